@@ -1,0 +1,106 @@
+"""Disagreement and inconsistency of several models."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from tests.cases import CASES
+from tests.oracles import dense
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+import torch_iam as iam
+
+
+def models(count: int = 4) -> list[nn.Module]:
+    return [CASES[1].model(seed) for seed in range(count)]
+
+
+def outputs(found: list[nn.Module], x: Tensor) -> list[Tensor]:
+    with torch.no_grad():
+        return [copy.deepcopy(model).eval()(x) for model in found]
+
+
+def test_against_the_definitions_over_unequal_batches() -> None:
+    found, x = models(), CASES[1].inputs(11)
+    parts = [x[:1], x[1:6], x[6:]]
+    z = outputs(found, x)
+    pairs = [(a, b) for a in z for b in z if a is not b]
+    kl = [
+        F.kl_div(b.log_softmax(1), a.log_softmax(1), log_target=True, reduction="batchmean") for a, b in pairs
+    ]
+    measured = iam.inconsistency(found, parts)
+    assert measured.value == pytest.approx(float(torch.stack(kl).mean()), rel=1e-10)
+    assert measured.inputs == 11
+    differs = [(a.argmax(1) != b.argmax(1)).double().mean() for a, b in pairs]
+    measured = iam.disagreement(found, x, batch_size=4)
+    assert measured.value == pytest.approx(float(torch.stack(differs).mean()))
+    assert torch.equal(measured.pairs[0], measured.pairs[0].T)
+
+
+def test_several_data_splits_are_averaged() -> None:
+    one, two, x = models(3), models(5)[3:], CASES[1].inputs(9)
+    both = iam.inconsistency([one, two], x)
+    alone = [iam.inconsistency(split, x).value for split in (one, two)]
+    assert both.value == pytest.approx(sum(alone) / 2)
+    assert both.stderr == pytest.approx(abs(alone[0] - alone[1]) / 2)
+    assert [len(table) for table in both.pairs] == [3, 2]
+
+
+def test_models_are_left_as_they_were_and_may_come_one_by_one() -> None:
+    found, x = models(3), CASES[1].inputs(6)
+    before = [copy.deepcopy(model.state_dict()) for model in found]
+    torch.manual_seed(4)
+    stream = torch.get_rng_state()
+    value = iam.inconsistency((model for model in found), x).value
+    assert value == iam.inconsistency(found, x).value
+    assert torch.equal(stream, torch.get_rng_state())
+    for model, state in zip(found, before, strict=True):
+        assert model.training
+        assert all(
+            torch.equal(a, b) for a, b in zip(model.state_dict().values(), state.values(), strict=True)
+        )
+
+
+def test_the_error_is_that_of_the_mean_over_models() -> None:
+    values = [iam.disagreement([nn.Linear(3, 4) for _ in range(6)], torch.randn(200, 3)) for _ in range(60)]
+    spread = float(torch.tensor([found.value for found in values]).std())
+    claimed = float(torch.tensor([found.stderr for found in values]).mean())
+    assert 0.5 < claimed / spread < 2
+    assert math.isnan(iam.disagreement(models(2), CASES[1].inputs(4)).stderr)
+
+
+def test_relation_to_the_trace_of_the_fisher_matrix() -> None:
+    """With weights from N(theta, s² I) the inconsistency is s² Tr(F), within its standard error."""
+    model = CASES[0].model()
+    x, s = CASES[0].inputs(32), 1e-3
+    theta = parameters_to_vector(model.parameters()).detach()
+    generator = torch.Generator().manual_seed(7)
+    drawn = []
+    for _ in range(24):
+        other = copy.deepcopy(model)
+        noise = torch.randn(len(theta), generator=generator, dtype=theta.dtype)
+        vector_to_parameters(theta + s * noise, other.parameters())
+        drawn.append(other)
+    found = iam.inconsistency(drawn, x)
+    exact = s**2 * float(dense.fisher(copy.deepcopy(model).eval(), x).trace())
+    measured = s**2 * float(iam.fisher_trace(model, x, tolerance=1e-3, max_matvecs=10_000))
+    assert measured == pytest.approx(exact, rel=5e-3)
+    assert 0.01 < found.stderr / found.value < 0.2
+    assert abs(found.value - exact) < 3 * found.stderr
+
+
+def test_errors() -> None:
+    x = CASES[1].inputs(4)
+    with pytest.raises(ValueError, match="two models trained on the same data, found 1"):
+        iam.inconsistency(models(1), x)
+    with pytest.raises(ValueError, match="2 models beside 1 groups"):
+        iam.inconsistency([*models(2), models(2)], x)  # type: ignore[list-item]
+    with pytest.raises(FloatingPointError, match="NaN or infinite in batch 1 of 2"):
+        iam.disagreement(models(2), [x, x * torch.nan])
+    with pytest.raises(ValueError, match="no batch"):
+        iam.disagreement(models(2), [])
