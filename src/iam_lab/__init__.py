@@ -1,0 +1,1 @@
+"""The laboratory: recipes, runs and reports built on ``torch_iam``."""
