@@ -1,0 +1,75 @@
+"""S_rho and eigenvalues on held-out images, along a training."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+import torch_iam as iam
+from iam_lab.recipes.schema import Measurement
+from iam_lab.train.data import RunData
+from iam_lab.train.task import Pause
+from torch_iam.divergence import Divergence
+
+
+def measure(
+    model: nn.Module,
+    data: RunData,
+    recipe: Measurement,
+    seed: int,
+    pause: Pause,
+    divergence: Divergence | None = None,
+) -> dict[str, float | None]:
+    """The measurements of a recipe, by their names in the metrics.
+
+    Args:
+        model: in evaluation mode while it is measured, and then as it was.
+        data: where the images come from.
+        recipe: what and how.
+        seed: of the starts, the same at every epoch: what changes is the model.
+        pause: called before each part.
+        divergence: between two outputs; of two classifiers by default.
+    """
+    held = [
+        pair
+        for images, labels in data.first(recipe.split, recipe.images)
+        for pair in zip(torch.split(images, recipe.batch_size), labels.split(recipe.batch_size), strict=True)  # type: ignore[no-untyped-call]
+    ]
+    inputs = [images for images, _ in held]
+    pause()
+    estimate = iam.local_inconsistency(
+        model,
+        inputs,
+        recipe.rho,
+        steps=recipe.steps,
+        restarts=recipe.restarts,
+        divergence=divergence,
+        seed=seed,
+    )
+    found: dict[str, float | None] = {
+        "s_rho": estimate.value,
+        "s_rho_stderr": None if math.isnan(estimate.stderr) else estimate.stderr,
+        "s_rho_best": estimate.best,
+        "s_rho_images": estimate.inputs,
+    }
+    if recipe.fisher:
+        pause()
+        found["lambda_max_fisher"] = iam.fisher_lambda_max(
+            model,
+            inputs,
+            divergence=divergence,
+            tolerance=recipe.tolerance,
+            start=estimate.direction if estimate.best > 0 else None,
+            seed=seed,
+        ).value
+    if recipe.hessian:
+        pause()
+        loss = nn.CrossEntropyLoss()
+        found["lambda_max_hessian"] = iam.hessian_lambda_max(
+            model, held, loss, tolerance=recipe.tolerance, seed=seed
+        ).value
+        pause()
+        found["trace_hessian"] = iam.hessian_trace(model, held, loss, seed=seed).value
+    return found
