@@ -1,0 +1,1 @@
+"""The commands of ``iam``: thin, each a module with ``main(arguments) -> int``."""

@@ -1,0 +1,1 @@
+"""The pictures, one kind a file: each takes numbers and returns an SVG that stands in the page itself."""

@@ -1,0 +1,1 @@
+"""The paper's figures, one kind a file, each drawn from runs alone."""
