@@ -16,6 +16,7 @@ from torch_iam.capture import CapturedStep
 
 EVERY = [*RECIPES, Recipe("iam-d-one-pass", iam.IAMD, {"rho": 0.1, "start": "carry"})]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+WAYS = [(device, overlap) for device in DEVICES for overlap in (True, False)]
 
 
 def network(device: str) -> nn.Module:
@@ -42,9 +43,9 @@ def optimizer_of(model: nn.Module, device: str) -> torch.optim.Optimizer:
 
 @pytest.mark.parametrize("inside", [True, False], ids=["optimizer inside", "optimizer outside"])
 @pytest.mark.parametrize("recipe", EVERY, ids=str)
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("device", "overlap"), WAYS)
 def test_graph_and_eager_give_the_same_weights_over_20_steps(
-    device: str, recipe: Recipe, inside: bool
+    device: str, overlap: bool, recipe: Recipe, inside: bool
 ) -> None:
     eager, captured = network(device), network(device)
     steps = batches(device)
@@ -59,6 +60,7 @@ def test_graph_and_eager_give_the_same_weights_over_20_steps(
         recipe.objective(captured, **_seed(recipe)),
         F.cross_entropy,
         optimizer=optimizer if inside else None,
+        overlap=overlap,
     )
     for x, y in steps:
         found = step(x, y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,16 +13,23 @@ Known = Sequence[tuple[Tensor, "Tensor | None"]]
 """Tensors with gradients that reach them from elsewhere; None is none."""
 
 
-def accumulate(value: Tensor, factor: Tensor | float = 1.0, known: Known = (), weights: Known = ()) -> None:
+def accumulate(
+    value: Tensor,
+    factor: Tensor | float = 1.0,
+    known: Known = (),
+    weights: Known = (),
+    join: Callable[[], None] = lambda: None,
+) -> None:
     """Add the gradient of ``factor * value`` into ``.grad``, and to it what is known.
 
     Outside the caller's autocast: a backward pass follows the dtypes of its forward pass.
 
     Args:
-        value: one number.
-        factor: on its gradient alone.
+        value: one number; or any tensor, with a factor of its shape.
+        factor: on its gradient alone: what reaches it from elsewhere.
         known: tensors inside the graph, with gradients that flow on through it.
         weights: leaves, with gradients that join theirs as they are.
+        join: called before these are read, and once more: another stream may be at work on them.
 
     >>> w = torch.tensor(3.0, requires_grad=True)
     >>> square = w * w
@@ -30,21 +37,24 @@ def accumulate(value: Tensor, factor: Tensor | float = 1.0, known: Known = (), w
     >>> w.grad
     tensor(1126.)
     """
-    joined = [(tensor, gradient) for tensor, gradient in known if gradient is not None]
+    inside = [(tensor, gradient) for tensor, gradient in known if gradient is not None]
+    early: list[tuple[Tensor, Tensor]] = []
     later: list[tuple[Tensor, Tensor]] = []
     behind = nobody_waits()
     for weight, gradient in weights:
         if gradient is not None:
-            (later if behind and not _watched(weight) else joined).append((weight, gradient))
+            (later if behind and not _watched(weight) else early).append((weight, gradient))
     outer = (
         factor.to(value).reshape(value.shape)
         if isinstance(factor, Tensor)
         else torch.full_like(value, factor)
     )
+    if early:
+        join()
     with no_autocast(value.device):
-        torch.autograd.backward(
-            [value, *(tensor for tensor, _ in joined)], [outer, *(gradient for _, gradient in joined)]
-        )
+        roots = [(value, outer), *inside, *early]
+        torch.autograd.backward([tensor for tensor, _ in roots], [gradient for _, gradient in roots])
+    join()
     both = [(weight.grad, gradient) for weight, gradient in later if weight.grad is not None]
     if both:
         torch._foreach_add_([there for there, _ in both], [gradient for _, gradient in both])

@@ -24,6 +24,7 @@ from torch_iam.directions import aligned
 from torch_iam.guards import Holdings, Moment, no_autocast, plain_attention, uncached_autocast
 from torch_iam.inputs import Inputs, Output, call
 from torch_iam.selection import COMPILED
+from torch_iam.streams import Fork
 
 NO_GRADIENT = (
     "The model's output has no gradient: its forward runs under torch.no_grad(), detaches, or uses frozen weights "
@@ -47,13 +48,16 @@ class Visit:
         self.leave_trace = leave_trace
         self.moment = Moment(model)
         self.device = self.moment.devices[0]
+        self.fork = Fork()
 
     def clean(self) -> Output:
         """The model's output at theta: an ordinary forward pass."""
         if not self.leave_trace:
             return self.at({})
         with self._uniform():
-            return call(self.model, self.inputs)
+            output = call(self.model, self.inputs)
+        self.fork.passed()
+        return output
 
     def at(
         self,
@@ -73,6 +77,7 @@ class Visit:
 
         def work(model: nn.Module) -> Any:
             output = call(model, self.inputs)
+            self.fork.meet()
             return output if then is None else then(output)
 
         return self.within(weights, work, eager=eager)

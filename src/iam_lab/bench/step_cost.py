@@ -54,8 +54,10 @@ ROWS: Mapping[str, Row] = MappingProxyType(
     }
 )
 PEERS = ("SAM by hand", "SAM of pytorch_optimizer")
-MODES = ("eager", "compiled", "graph")
-"""As written; with the model through ``torch.compile``; with that, and the whole step in one CUDA graph."""
+MODES = ("eager", "compiled", "graph", "overlap")
+"""As written; with the model through ``torch.compile``; with that, and the whole step in one CUDA graph; so too,
+on two streams."""
+GRAPHS = MODES[2:]
 
 
 class Bench:
@@ -83,7 +85,7 @@ class Bench:
         if name == "SAM of pytorch_optimizer":
             return sam_of_pytorch_optimizer(model, self.loss, LR)
         objective = ROWS[name].make(model, self.batch)
-        return self.ours(objective, self.optimizer(model), captured=mode == "graph")
+        return self.ours(objective, self.optimizer(model), mode)
 
     def model(self, mode: str) -> nn.Module:
         """A fresh model; compiled in every mode but eager."""
@@ -110,11 +112,12 @@ class Bench:
             value: Tensor = self.criterion(model(self.x), self.y)
         return value
 
-    def ours(self, objective: iam.Objective, optimizer: torch.optim.Optimizer, *, captured: bool) -> Work:
+    def ours(self, objective: iam.Objective, optimizer: torch.optim.Optimizer, mode: str) -> Work:
         """A step of an objective, launched kernel by kernel or all at once."""
-        if captured:
+        if mode in GRAPHS:
             with self.autocast():
-                replay = iam.capture(objective, self.criterion, optimizer=optimizer)
+                overlap = mode == "overlap"
+                replay = iam.capture(objective, self.criterion, optimizer=optimizer, overlap=overlap)
             return lambda: replay(self.x, self.y)
 
         def step() -> None:
@@ -134,7 +137,7 @@ def names(mode: str, only: tuple[str, ...] = ()) -> list[str]:
     """
     if only:
         return [name for name in ROWS if name == "Plain" or name in only]
-    peers = [] if mode == "graph" else [PEERS[0], *(PEERS[1:] if find_spec("pytorch_optimizer") else ())]
+    peers = [] if mode in GRAPHS else [PEERS[0], *(PEERS[1:] if find_spec("pytorch_optimizer") else ())]
     return [*ROWS, *peers]
 
 
@@ -145,7 +148,7 @@ def step_cost(
     with _every_variant_compiled():
         works = {name: bench.work(name, mode) for name in names(mode, only)}
         times = ratios(interleaved(works, bench.device, calls, rounds), "Plain")
-    peaks = {} if mode == "graph" else {name: peak_bytes(work, bench.device) for name, work in works.items()}
+    peaks = {} if mode in GRAPHS else {name: peak_bytes(work, bench.device) for name, work in works.items()}
     for name, row in times.items():
         forwards = ROWS[name].forwards if name in ROWS else ROWS["SAM"].forwards
         found: dict[str, Any] = {**row, "mode": mode, "name": name, "passes": forwards / 3}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from iam_lab.commands.parsing import parsed
 from iam_lab.errors import RecipeError
 
-Mode = Literal["eager", "compiled", "graph"]
+Mode = Literal["eager", "compiled", "graph", "overlap"]
 
 
 def bench(
@@ -29,7 +29,8 @@ def bench(
         model: by name, for 32 x 32 colour images; wrn-16-1 on a CPU, wrn-16-8 on a GPU.
         device: auto, cpu, cuda.
         batch: images; 32 on a CPU, 128 on a GPU.
-        modes: eager on a CPU; on a GPU also compiled, and graph: the whole step as one CUDA graph.
+        modes: eager on a CPU; on a GPU also compiled, and graph: the whole step as one CUDA graph. Overlap is
+            that on two streams.
         only: names of rows, such as SAM "IAM-D lean"; Plain is always among them.
         calls: steps timed in a row; 3 on a CPU, 30 on a GPU.
         rounds: how often all variants take their turn.

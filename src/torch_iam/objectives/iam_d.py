@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -91,11 +92,13 @@ class IAMD(InconsistencyObjective):
         visit, clean = self._clean(batch, graph=not self.lean)
         with torch.set_grad_enabled(not self.lean):
             loss = batch.loss(clean)
-        climb = self.maximizer.find(visit, clean, self._loss_gradient(visit, batch))
-        side = self._perturbed_side(visit, climb, self.output(clean), scale)
+        with nullcontext() if self.lean else visit.fork.beside():
+            climb = self.maximizer.find(visit, clean, self._loss_gradient(visit, batch))
+            side = self._perturbed_side(visit, climb, self.output(clean), scale)
 
         def descend(loss: Tensor, logits: Tensor) -> None:
-            accumulate(loss, scale, [(logits, side.at_logits)], side.at_weights)
+            visit.fork.take_over()
+            accumulate(loss, scale, [(logits, side.at_logits)], side.at_weights, visit.fork.join)
 
         if self.lean:  # the clean side runs again, with a graph, now that the other graph is gone
             visit.at({}, lambda output: descend(batch.loss(output), self.output(output)))
@@ -119,8 +122,13 @@ class IAMD(InconsistencyObjective):
         reference = logits.detach().requires_grad_(not self.detach_reference)
 
         def descend(output: Output) -> Tensor:
-            value = self._inconsistency(visit, reference, output)
+            logits = self.output(output)
+            perturbed = logits.detach().requires_grad_()
+            value = self._inconsistency(visit, reference, perturbed)
             accumulate(value, self.beta * scale)
+            visit.fork.settle()
+            if perturbed.grad is not None:
+                accumulate(logits, perturbed.grad)
             return value.detach()
 
         inconsistency = visit.at(there, descend)

@@ -44,13 +44,15 @@ class IAMS(InconsistencyObjective):
         visit, clean = self._clean(batch, graph=False)
         with torch.no_grad():
             loss = batch.loss(clean)
-        climb = self.maximizer.find(visit, clean, self._loss_gradient(visit, batch))
 
         def descend(output: Output) -> tuple[Tensor, Tensor]:
             value = batch.loss(output)
             accumulate(value, scale)
             with torch.no_grad():
-                return value.detach(), self._inconsistency(visit, self.output(clean), output)
+                return value.detach(), self._inconsistency(visit, self.output(clean), self.output(output))
 
-        worst, inconsistency = visit.at(self.ball.moved(climb.delta, leaf=False), descend)
+        with visit.fork.beside():
+            climb = self.maximizer.find(visit, clean, self._loss_gradient(visit, batch))
+            worst, inconsistency = visit.at(self.ball.moved(climb.delta, leaf=False), descend)
+        visit.fork.join()
         return step_of(loss, worst, clean, inconsistency, climb.ok)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from torch_iam.directions import Direction
 from torch_iam.divergence import Divergence, total
-from torch_iam.inputs import Output
 from torch_iam.maximizer import Maximizer
 from torch_iam.objectives.base import Batch
 from torch_iam.objectives.perturbed import BallOptions, PerturbedObjective, refuse_unknown
@@ -57,8 +56,8 @@ class InconsistencyObjective(PerturbedObjective):
         super().load_state_dict(state)
         self.maximizer.load_state_dict(state["maximizer"])
 
-    def _inconsistency(self, visit: Visit, clean: Tensor, perturbed: Output) -> Tensor:
-        return total(self.maximizer.divergence, clean, self.output(perturbed), visit.inputs).mean
+    def _inconsistency(self, visit: Visit, clean: Tensor, perturbed: Tensor) -> Tensor:
+        return total(self.maximizer.divergence, clean, perturbed, visit.inputs).mean
 
     def _loss_gradient(self, visit: Visit, batch: Batch) -> Callable[[], Direction]:
         """The gradient of the loss at the weights, from a forward pass of its own when it is asked for.

@@ -62,9 +62,9 @@ def test_every_row_and_peer_makes_a_step() -> None:
 
 
 def test_graphs_have_no_peers() -> None:
-    assert set(names("graph")) == set(ROWS)
+    assert set(names("graph")) == set(names("overlap")) == set(ROWS)
     assert set(names("eager")) == {*ROWS, *PEERS}
-    assert MODES == ("eager", "compiled", "graph")
+    assert MODES == ("eager", "compiled", "graph", "overlap")
 
 
 def weights(model: nn.Module) -> Tensor:
