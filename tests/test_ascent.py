@@ -98,6 +98,18 @@ def test_projected_ascent_stays_inside_and_keeps_the_best() -> None:
     assert float(field.value(climb.delta)) == pytest.approx(max(map(float, climb.values)), rel=1e-9)
 
 
+def test_projected_ascent_without_a_slope_finds_nothing() -> None:
+    _, field = landscape(CASES[0])
+    start = field.ball.resized(draw(field.ball, 1.0))
+
+    def flat_slope(delta: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        return torch.tensor(1.0), [torch.full_like(part, torch.nan) for part in delta]
+
+    climb = projected_ascent(field.ball, flat_slope, start, 3)
+    assert not bool(climb.ok.any())
+    assert all(not bool(part.any()) for part in climb.delta)
+
+
 def test_with_fisher_probe_no_start_scale_matters() -> None:
     case = CASES[0]
     model = case.model()

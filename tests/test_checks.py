@@ -49,6 +49,15 @@ def model() -> nn.Module:
     [
         (model, X, Y, nn.CrossEntropyLoss(reduction="none"), {}, r"must return a scalar, found shape \(6,\)"),
         (model, X, Y, lambda o, y: 1.0, {}, "must return a scalar tensor, found float"),
+        (
+            model,
+            X,
+            Y,
+            lambda o, y: F.cross_entropy(o.detach(), y),
+            {},
+            "loss has no gradient, though the model's",
+        ),
+        (model, X, Y, lambda o, y: (o.argmax(1) != y).float().mean(), {}, r"counts \(an error rate"),
         (model, X, Y[:4], F.cross_entropy, {}, "targets hold 4 examples, the inputs 6.*unlabeled="),
         (model, X[:0], Y[:0], F.cross_entropy, {}, "The batch holds no examples"),
         (model, X / 0, Y, F.cross_entropy, {}, "24 values that are NaN or infinite, of 24"),
@@ -112,6 +121,11 @@ def test_objectives_without_use_for_unlabelled_inputs_say_so(kind: type[iam.Obje
         (lambda m: iam.IAMD(m, sign="plus"), "sign must be one of"),
         (lambda m: iam.IAMD(m, batch_fraction=0), r"batch_fraction must be in \(0, 1\]"),
         (lambda m: iam.IAMD(m, start_norm=0), "start_norm must be a finite number above 0"),
+        (
+            lambda m: iam.IAMD(m, start_norm="auto"),
+            "start_norm must be a finite number above 0, found 'auto'",
+        ),
+        (lambda m: setattr(iam.IAMD(m), "beta", float("nan")), "beta must be a finite number of 0 or more"),
         (lambda m: iam.IAMD(m, sub_batch=0), "sub_batch must be an integer of 1 or more, found 0"),
         (lambda m: iam.IAMD(m, start="carry", sub_batch=2), "one for every sub-batch"),
         (lambda m: iam.IAMD(m, sync="all"), "sync must be one of"),
@@ -308,3 +322,41 @@ def test_an_answer_that_cannot_be_cut() -> None:
 
     with pytest.raises(ValueError, match="has a row for each of the 12 examples"):
         iam.IAMD(Sum(4, 3)).backward(X, Y, lambda out, y: out.sum(), unlabeled=X)
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("kind", [iam.Plain, *OBJECTIVES])
+def test_gradients_that_are_switched_off(kind: type[iam.Objective], off: Any) -> None:
+    objective = kind(model())
+    with off(), pytest.raises(RuntimeError, match=r"backward\(\) takes gradients.*iam.local_inconsistency"):
+        objective.backward(X, Y, F.cross_entropy)
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    objective = iam.IAMD(model(), steps=np.int64(2), sub_batch=np.int64(3), check=False)  # type: ignore[arg-type]
+    objective.backward(X, Y, F.cross_entropy)
+    with pytest.raises(ValueError, match=r"steps must be an integer of 1 or more.*found True"):
+        iam.IAMD(model(), steps=True)
+
+
+def test_unlabelled_inputs_of_another_dtype() -> None:
+    with pytest.raises(ValueError, match=r"inputs are torch\.uint8, the labelled ones torch\.float32"):
+        iam.IAMD(model()).backward(X, Y, F.cross_entropy, unlabeled=torch.zeros(3, 4, dtype=torch.uint8))
+
+
+def test_sparse_inputs_are_taken_as_they_are() -> None:
+    network = nn.Linear(4, 3)
+    for x in (X.to_sparse(), X.relu().to_sparse()):
+        found = iam.IAMD(network, seed=0).backward(x, Y, F.cross_entropy)
+        expected = iam.IAMD(network, seed=0).backward(x.to_dense(), Y, F.cross_entropy)
+        torch.testing.assert_close(found.inconsistency, expected.inconsistency)
+
+
+def test_a_share_of_a_batch_is_what_it_says() -> None:
+    seen = []
+    network = model()
+    network[0].register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
+    iam.IAMD(network, batch_fraction=0.07, check=False).backward(
+        torch.randn(100, 4), torch.zeros(100).long(), F.cross_entropy
+    )
+    assert seen == [100, 7, 7, 100]

@@ -83,6 +83,21 @@ def test_uncached_autocast_follows_the_callers() -> None:
         assert not torch.is_autocast_cache_enabled()
 
 
+class Interrupted(nn.Linear):
+    def train(self, training: bool = True) -> nn.Linear:
+        super().train(training)
+        if not training:
+            raise KeyboardInterrupt
+        return self
+
+
+def test_an_interrupt_on_the_way_into_a_mode_leaves_none() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), Interrupted(2, 2))
+    with pytest.raises(KeyboardInterrupt), mode(model, training=False):
+        pass
+    assert all(module.training for module in model.modules())
+
+
 class Merging(nn.Linear):
     """Answers to its mode, as LoRA layers do that merge in evaluation."""
 

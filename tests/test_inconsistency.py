@@ -257,11 +257,20 @@ def test_training_mode_measures_batchnorm_on_the_batch() -> None:
     [
         (torch.randn(4, 4).double(), {"rho": 0.0}, "rho must be a finite number above 0, found 0.0"),
         (torch.randn(4, 4).double(), {"rho": float("nan")}, "rho must be"),
-        (torch.randn(4, 4).double(), {"rho": 0.1, "steps": 0}, "steps and restarts must be"),
-        (torch.randn(4, 4).double(), {"rho": 0.1, "restarts": 0}, "steps and restarts must be"),
+        (torch.randn(4, 4).double(), {"rho": 0.1, "steps": 0}, "steps must be an integer of 1 or more"),
+        (torch.randn(4, 4).double(), {"rho": 0.1, "restarts": 0}, "restarts must be an integer of 1"),
         (torch.randn(4, 4).double(), {"rho": 0.1, "ascent": "newton"}, "ascent must be one of"),
         (torch.randn(4, 4).double(), {"rho": 0.1, "metric": "fisher"}, "metric must be one of"),
-        (torch.full((4, 4), float("inf")).double(), {"rho": 0.1}, "16 values that are NaN or infinite"),
+        (
+            torch.full((4, 4), float("inf")).double(),
+            {"rho": 0.1},
+            "Batch 0: .*16 values that are NaN or infinite",
+        ),
+        (
+            [torch.zeros(2, 4).double(), torch.zeros(2, 4).double() / 0],
+            {"rho": 0.1},
+            "Batch 1: .*8 values that",
+        ),
         (torch.randn(4, 4).double(), {"rho": 0.1, "start_norm": -1.0}, "start_norm must be a finite number"),
         (torch.randn(4, 4).double(), {"rho": 0.1, "step_size": 0.1}, "step_size= is of ascent='projected'"),
         ([], {"rho": 0.1}, "hold no batch"),

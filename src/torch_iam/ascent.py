@@ -194,20 +194,23 @@ def projected_ascent(
     relative = 1 / 8 if step_size is None else step_size / ball.rho
     delta = ball.into_ball(start)
     best, best_value = delta, torch.full((), -torch.inf, device=start[0].device)
+    climbed = torch.zeros((), dtype=torch.bool, device=start[0].device)
     values = []
     for k in range(steps):
         value, gradient = slope(copy_of(delta))
         values.append(value)
         if value > best_value:
             best, best_value = delta, value
-        step, _ = ball.to_sphere(gradient)
+        step, ok = ball.to_sphere(gradient)
+        climbed |= ok.any()
         torch._foreach_mul_(step, relative * (1 - k / steps))
         delta = ball.into_ball(list(torch._foreach_add(delta, step)))
     value, _ = slope(copy_of(delta))
     values.append(value)
     if value > best_value:
         best, best_value = delta, value
-    return Climb(best, (best_value > 0).expand(len(ball.groups)), values)
+    found = climbed & (best_value > 0)
+    return Climb(best if found else ball.zeros(), found.expand(len(ball.groups)), values)
 
 
 def _joined(parts: list[Total]) -> Total:

@@ -23,6 +23,26 @@ def scalar_loss(value: Any) -> None:
         )
 
 
+def differentiable_loss(value: Tensor, output: Output) -> None:
+    """Where gradients are taken, a loss that a gradient can pass through."""
+    if torch.is_grad_enabled() and not value.requires_grad:
+        if not any(tensor.requires_grad for tensor in tensors_in(output)):
+            raise ValueError(NO_GRADIENT)
+        raise ValueError(
+            "The criterion's loss has no gradient, though the model's output has: the criterion detaches it, counts "
+            "(an error rate, an argmax), or returns a constant. Return a differentiable loss of the output."
+        )
+
+
+def gradients_are_on() -> None:
+    """Nobody has switched gradients off around the step."""
+    if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            "backward() takes gradients, and here they are switched off (torch.no_grad(), torch.inference_mode()). "
+            "Call it outside; to measure without training, write iam.local_inconsistency(model, inputs, rho=...)."
+        )
+
+
 def differentiable(logits: Tensor) -> None:
     """An output that a gradient can pass through."""
     if not logits.requires_grad:
@@ -41,16 +61,18 @@ def targets(inputs: Inputs, wanted: Any) -> None:
         )
 
 
-def finite_inputs(inputs: Inputs, *, wait: bool) -> None:
+def finite_inputs(inputs: Inputs, *, wait: bool, of: str = "") -> None:
     """No NaN and no infinity, a mask of 0 and -inf aside. On a GPU only when ``wait``: the answer stalls it."""
     for tensor in tensors_in(inputs):
         if not tensor.is_floating_point() or (tensor.is_cuda and not wait):
             continue
+        if tensor.layout != torch.strided:  # few operations take a sparse tensor, and none of those below
+            continue
         fine = torch.isfinite(tensor)
         if not bool(fine.all()) and not bool(((tensor == 0) | (tensor == -torch.inf)).all()):
             raise ValueError(
-                f"The inputs hold {int((~fine).sum())} values that are NaN or infinite, of {tensor.numel()}. Mend "
-                "the data; a model that means to see such values is trained with check=False."
+                f"{of}The inputs hold {int((~fine).sum())} values that are NaN or infinite, of {tensor.numel()}. "
+                "Mend the data; a model that means to see such values is trained with check=False."
             )
 
 

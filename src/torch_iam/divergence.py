@@ -9,10 +9,9 @@ the batch, anything else as one value a position.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,9 +19,11 @@ from torch.nn import functional as F
 
 from torch_iam.guards import no_autocast
 from torch_iam.inputs import Inputs
+from torch_iam.options import above_zero
+from torch_iam.positions import Mask, chosen_by, fits, silenced
+from torch_iam.softmax import softmax_kl
 
 Divergence: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-Mask: TypeAlias = "str | Callable[[Any], Tensor] | None"
 EXCLUDED = -1e9
 """The logit of what cannot be: finite, so that 0 * (log p - log q) is 0 and not NaN."""
 
@@ -38,7 +39,8 @@ class CategoricalKL:
             one of ``[B, C, H, W]``.
         temperature: T, which divides the logits.
         mask: which positions count: a key of dict inputs (used where it is there and has the shape of
-            the positions), a function of the inputs, or None for all of them.
+            the positions), a function of the inputs, or None for all of them. Of an encoder with a decoder the
+            default is ``decoder_attention_mask``.
 
     Shapes: clean and perturbed ``[B, C]``, ``[B, T, V]`` or ``[B, C, H, W]``; result without the class
     dimension.
@@ -53,13 +55,11 @@ class CategoricalKL:
     mask: Mask = "attention_mask"
 
     def __post_init__(self) -> None:
-        _positive("temperature", self.temperature)
+        above_zero("temperature", self.temperature)
 
     def __call__(self, clean: Tensor, perturbed: Tensor) -> Tensor:
         """KL at every position."""
-        dim = self.class_dimension(clean)
-        log_p, log_q = (F.log_softmax(self._heated(logits), dim) for logits in (clean, perturbed))
-        return F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(dim)
+        return softmax_kl(self._heated(clean), self._heated(perturbed), self.class_dimension(clean))
 
     def class_dimension(self, logits: Tensor) -> int:
         """The dimension that the distributions are over, which has two classes or more."""
@@ -83,19 +83,21 @@ class BernoulliKL:
     .. math:: \mathrm{KL} = \sum_l p_l \log\frac{p_l}{q_l} + (1 - p_l) \log\frac{1 - p_l}{1 - q_l},
         \qquad p = \mathrm{sigmoid}(z)
 
+    Args:
+        mask: which positions of an example count, for outputs ``[B, T, ...]``; see :class:`CategoricalKL`.
+
     Shapes: clean and perturbed ``[B]`` or ``[B, L, ...]``; result ``[B]``.
 
     >>> BernoulliKL()(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]))
     tensor([0.1201])
     """
 
+    mask: Mask = "attention_mask"
+    per_example: ClassVar[bool] = True
+
     def __call__(self, clean: Tensor, perturbed: Tensor) -> Tensor:
         """KL of every example."""
-        z, w = _precise(clean), _precise(perturbed)
-        p = torch.sigmoid(z)
-        yes = p * (F.logsigmoid(z) - F.logsigmoid(w))
-        no = (1 - p) * (F.logsigmoid(-z) - F.logsigmoid(-w))
-        return _sum_but_first(yes + no)
+        return _sum_but_first(softmax_kl(_yes_and_no(clean), _yes_and_no(perturbed), dim=0))
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,10 @@ class GaussianKL:
 
     .. math:: \mathrm{KL} = \frac{\|\mu - \mu'\|^2}{2 \sigma^2}
 
+    Args:
+        sigma: the standard deviation.
+        mask: which positions of an example count, for outputs ``[B, T, ...]``; see :class:`CategoricalKL`.
+
     Shapes: clean and perturbed ``[B]`` or ``[B, D, ...]``; result ``[B]``.
 
     >>> GaussianKL(sigma=2.0)(torch.zeros(1, 2), torch.tensor([[2.0, 0.0]]))
@@ -111,9 +117,11 @@ class GaussianKL:
     """
 
     sigma: float = 1.0
+    mask: Mask = "attention_mask"
+    per_example: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _positive("sigma", self.sigma)
+        above_zero("sigma", self.sigma)
 
     def __call__(self, clean: Tensor, perturbed: Tensor) -> Tensor:
         """KL of every example."""
@@ -146,7 +154,7 @@ class SimilarityKL:
     def __post_init__(self) -> None:
         if self.axis not in ("similarity", "projection"):
             raise ValueError(f"axis must be 'similarity' or 'projection', found {self.axis!r}.")
-        _positive("temperature", self.temperature)
+        above_zero("temperature", self.temperature)
 
     def __call__(self, clean: Tensor, perturbed: Tensor) -> Tensor:
         """KL of every row."""
@@ -192,14 +200,17 @@ class Total:
 
 def total(divergence: Divergence, clean: Tensor, perturbed: Tensor, inputs: Inputs | None = None) -> Total:
     """Sum of the divergence over the positions that count, and how many these are."""
+    mask = getattr(divergence, "mask", None)
+    chosen = chosen_by(mask, inputs)
+    if chosen is not None and getattr(divergence, "per_example", False):
+        perturbed, chosen = silenced(chosen, clean, perturbed), None
     values = divergence(clean, perturbed)
     if not isinstance(values, Tensor):
         raise TypeError(f"The divergence must return a tensor, found {type(values).__name__}.")
     if values.ndim == 0:
         count = clean.shape[0] if clean.ndim else 1
         return Total(values * count, count)
-    chosen = _positions(getattr(divergence, "mask", None), inputs, values)
-    if chosen is None:
+    if chosen is None or not fits(mask, chosen, values):
         return Total(values.sum(), values.numel())
     return Total(torch.where(chosen, values, torch.zeros_like(values)).sum(), chosen.sum().to(values.dtype))
 
@@ -244,22 +255,6 @@ def curvature_product(
     return second, part.number.detach()
 
 
-def _positions(mask: Mask, inputs: Inputs | None, values: Tensor) -> Tensor | None:
-    if mask is None or inputs is None:
-        return None
-    if callable(mask):
-        chosen = mask(inputs)
-        if chosen.shape != values.shape:
-            raise ValueError(
-                f"The mask has shape {tuple(chosen.shape)}, the divergence {tuple(values.shape)}: "
-                "a mask says yes or no for every position."
-            )
-        return chosen.bool()
-    found = inputs.get(mask) if isinstance(inputs, Mapping) else None
-    fits = isinstance(found, Tensor) and found.shape == values.shape
-    return found.bool() if fits and isinstance(found, Tensor) else None
-
-
 def _precise(logits: Tensor) -> Tensor:
     return logits if logits.dtype == torch.float64 else logits.float()
 
@@ -269,9 +264,10 @@ def _finite(logits: Tensor) -> Tensor:
     return F.threshold(_precise(logits), EXCLUDED, EXCLUDED)  # a clamp, but for a shorter backward
 
 
-def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a finite number above 0, found {value}.")
+def _yes_and_no(logits: Tensor) -> Tensor:
+    """A label as two classes: the logits of yes, and of no, which are 0; ``[2, ...]``."""
+    yes = _finite(logits)
+    return torch.stack([yes, torch.zeros_like(yes)])
 
 
 def _sum_but_first(values: Tensor) -> Tensor:

@@ -86,8 +86,8 @@ def plain_attention() -> Iterator[None]:
     The fast path of evaluation skips padded positions, and no slope of it exists: its output is another.
     """
     before = mha.get_fastpath_enabled()
-    mha.set_fastpath_enabled(False)
     try:
+        mha.set_fastpath_enabled(False)
         yield
     finally:
         mha.set_fastpath_enabled(before)
@@ -142,8 +142,8 @@ def copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def mode(model: nn.Module, training: bool) -> Iterator[None]:
     """The whole model in one mode; afterwards every module is in its own again."""
     before = [(module, module.training) for module in model.modules()]
-    model.train(training)
     try:
+        model.train(training)
         yield
     finally:
         for module, was_training in before:  # parents first

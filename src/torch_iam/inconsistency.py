@@ -18,6 +18,7 @@ from torch_iam.divergence import CategoricalKL, Divergence
 from torch_iam.guards import mode
 from torch_iam.inputs import Inputs, Output, batch_size, batches_of, logits_of, to_device
 from torch_iam.neighborhood import Neighborhood
+from torch_iam.options import above_zero, count_of
 from torch_iam.perturb import Visit
 from torch_iam.selection import Params
 
@@ -128,10 +129,7 @@ def local_inconsistency(
     >>> estimate.best >= estimate.value > 0, estimate.trace.shape
     (True, torch.Size([2, 3]))
     """
-    if not isinstance(steps, int) or steps < 1 or not isinstance(restarts, int) or restarts < 1:
-        raise ValueError(
-            f"steps and restarts must be integers of 1 or more, found {steps!r} and {restarts!r}."
-        )
+    steps, restarts = count_of("steps", steps), count_of("restarts", restarts)
     if ascent not in ASCENTS or probe not in PROBES or sign not in ("either", "worst"):
         raise ValueError(
             f"ascent must be one of {ASCENTS}, probe one of {PROBES}, sign 'either' or 'worst'; "
@@ -140,8 +138,8 @@ def local_inconsistency(
     for name, number, needs in (("start_norm", start_norm, "power"), ("step_size", step_size, "projected")):
         if number is not None and ascent != needs:
             raise ValueError(f"{name}= is of ascent={needs!r}, and ascent={ascent!r} has no use for it.")
-        if number is not None and not (math.isfinite(number) and number > 0):
-            raise ValueError(f"{name} must be a finite number above 0, found {number!r}.")
+        if number is not None:
+            above_zero(name, number)
     if torch.is_inference_mode_enabled():
         raise RuntimeError(
             "Measuring S takes gradients, which torch.inference_mode() rules out: call it outside, with inputs "
@@ -183,7 +181,7 @@ def _landscape(
     with torch.no_grad():
         for batch in batches_of(data, limit, inputs_of):
             here = to_device(batch, device)
-            checks.finite_inputs(here, wait=True)
+            checks.finite_inputs(here, wait=True, of=f"Batch {len(visits)}: ")
             visit = visits[0][0].elsewhere(here) if visits else Visit(model, here, leave_trace=False)
             clean = read(visit.clean())
             if bool(torch.isnan(clean).any()):

@@ -163,6 +163,11 @@ def concatenate(first: Inputs, second: Inputs) -> Inputs:
     for a, b in zip(flat_first, flat_second, strict=True):
         if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or a.ndim == 0:
             joined.append(a)
+        elif a.dtype != b.dtype:
+            raise ValueError(
+                f"unlabeled inputs are {b.dtype}, the labelled ones {a.dtype}: prepare both in the same way, scaling "
+                "included."
+            )
         elif (len(a), len(b)) == sizes and a.shape[1:] == b.shape[1:]:
             joined.append(torch.cat([a, b]))
         elif a.shape == b.shape and (a.is_cuda or torch.equal(a, b)):  # a GPU would wait for the answer

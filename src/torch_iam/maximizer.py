@@ -23,6 +23,7 @@ from torch_iam.directions import (
 from torch_iam.divergence import CategoricalKL, Divergence
 from torch_iam.inputs import Output, batch_size, logits_of, rows
 from torch_iam.neighborhood import Neighborhood
+from torch_iam.options import above_zero, count_of
 from torch_iam.perturb import Visit
 
 STARTS = ("random", "carry")
@@ -67,19 +68,14 @@ class Maximizer:
         _one_of("probe", probe, PROBES)
         _one_of("sign", sign, SIGNS)
         least = 0 if start == "carry" else 1
-        if steps is not None and (not isinstance(steps, int) or steps < least):
-            raise ValueError(
-                f"steps must be an integer of {least} or more with start={start!r}, found {steps!r}."
-            )
         if not 0 < batch_fraction <= 1:
             raise ValueError(f"batch_fraction must be in (0, 1], found {batch_fraction}.")
-        if start_norm is not None and not (math.isfinite(start_norm) and start_norm > 0):
-            raise ValueError(f"start_norm must be a finite number above 0, found {start_norm}.")
         self.ball = ball
         self.divergence = CategoricalKL() if divergence is None else divergence
         self.output = logits_of if output is None else output
-        self.steps = least if steps is None else steps
-        self.start, self.start_norm, self.probe, self.sign = start, start_norm, probe, sign
+        self.steps = least if steps is None else count_of("steps", steps, least, f" with start={start!r}")
+        self.start_norm = None if start_norm is None else above_zero("start_norm", start_norm)
+        self.start, self.probe, self.sign = start, probe, sign
         self.batch_fraction = batch_fraction
         self.generator = torch.Generator(ball.weights[0].device)
         self.generator.manual_seed(torch.initial_seed() if seed is None else seed)
@@ -115,7 +111,9 @@ class Maximizer:
     def field(self, visit: Visit, clean: Output) -> ExpectedDivergence:
         """What is climbed: the expected divergence over the batch, or over the first part of it."""
         logits, size = self.output(clean).detach(), batch_size(visit.inputs)
-        seen = math.ceil(self.batch_fraction * size)
+        seen = math.ceil(
+            self.batch_fraction * size - 1e-9
+        )  # .07 of 100 are 7, though floats make it a little more
         if seen < size:
             # Another batch for BatchNorm and other dropout masks: it needs a clean pass of its own.
             visit = visit.elsewhere(rows(visit.inputs, 0, seen, size))

@@ -28,6 +28,7 @@ from torch_iam.directions import (
     scaled,
     total_norm,
 )
+from torch_iam.options import zero_or_more
 from torch_iam.selection import Params, admit, check_rho, chosen_of, groups_of, is_bias
 
 METRICS = ("euclidean", "adaptive")
@@ -70,9 +71,8 @@ class Neighborhood:
         admit(model)
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}, found {metric!r}.")
-        if metric == "adaptive" and not 0 <= eta < math.inf:
-            raise ValueError(f"eta must be a finite number of 0 or more, found {eta}.")
-        self.metric, self.eta = metric, eta
+        self.metric = metric
+        self.eta = zero_or_more("eta", eta) if metric == "adaptive" else eta
         self.names: list[str] = []
         self.weights: list[nn.Parameter] = []
         self.groups: list[Group] = []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Real
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+
+from torch_iam.options import above_zero
 
 Filter: TypeAlias = Callable[[str, nn.Parameter], bool]
 COMPILED = "_orig_mod."
@@ -128,8 +128,4 @@ def _listed(
 
 def check_rho(rho: Any) -> float:
     """The radius as a float, or an error that says what a radius is."""
-    if isinstance(rho, Tensor):
-        rho = rho.item()
-    if isinstance(rho, bool) or not isinstance(rho, Real) or not math.isfinite(rho) or rho <= 0:
-        raise ValueError(f"rho must be a finite number above 0, found {rho!r}; the paper's is 0.1.")
-    return float(rho)
+    return above_zero("rho", rho, "; the paper's is 0.1")

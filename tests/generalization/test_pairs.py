@@ -104,3 +104,34 @@ def test_errors() -> None:
         iam.disagreement(models(2), [x, x * torch.nan])
     with pytest.raises(ValueError, match="no batch"):
         iam.disagreement(models(2), [])
+
+
+class Tokens(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(9, 5), nn.Linear(5, 4)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.head(self.embed(ids))
+
+
+def test_padded_positions_count_for_neither() -> None:
+    torch.manual_seed(0)
+    models = [Tokens().double() for _ in range(3)]
+    ids = torch.randint(0, 9, (4, 6))
+    mask = (torch.arange(6) < torch.tensor([[6], [3], [1], [4]])).long()
+    padded = {"ids": ids, "attention_mask": mask}
+    short = [
+        {"ids": row[None, :n], "attention_mask": torch.ones(1, n).long()}
+        for row, n in zip(ids, mask.sum(1).tolist(), strict=True)
+    ]
+    for measure in (iam.disagreement, iam.inconsistency):
+        assert measure(models, padded).value == pytest.approx(measure(models, short).value)
+    assert iam.disagreement(models, padded).value != iam.disagreement(models, padded, mask=None).value
+
+
+def test_what_cannot_disagree_is_refused() -> None:
+    with pytest.raises(ValueError, match="no two classes to choose from"):
+        iam.disagreement([nn.Linear(2, 1), nn.Linear(2, 1)], torch.randn(3, 2))
+    with pytest.raises(ValueError, match=r"different shapes, such as \[3, 3\] and \[3, 5\]"):
+        iam.disagreement([nn.Linear(2, 3), nn.Linear(2, 5)], torch.randn(3, 2))

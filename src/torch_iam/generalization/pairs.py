@@ -14,6 +14,7 @@ from torch_iam.divergence import CategoricalKL, Divergence, total
 from torch_iam.guards import devices_of, mode
 from torch_iam.inputs import Inputs, Output, batch_size, batches_of, logits_of, to_device
 from torch_iam.perturb import Visit
+from torch_iam.positions import Mask, chosen_by
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def disagreement(
     inputs: Inputs | Iterable[Any],
     *,
     dim: int | None = None,
+    mask: Mask = "attention_mask",
     batch_size: int | None = None,
     inputs_of: Callable[[Any], Inputs] | None = None,
     output: Callable[[Output], Tensor] | None = None,
@@ -61,6 +63,7 @@ def disagreement(
         models: two or more; one at a time is taken from an iterator.
         inputs: a tensor, tuple or dict that the models take, or an iterable of batches, labels ignored.
         dim: the class dimension, by default as for :class:`~torch_iam.CategoricalKL`.
+        mask: which positions count, likewise.
         batch_size: cut larger batches into pieces of this many examples.
         inputs_of: what of a batch a model takes, where that is not its first element.
         output: which tensor of a model's answer counts, where it is not found by itself.
@@ -71,11 +74,12 @@ def disagreement(
     0.0
     """
     batches = batches_of(inputs, batch_size, inputs_of)
-    answers = [
-        [logits.argmax(_class_dim(logits, dim)) for logits in _outputs(model, batches, output)]
-        for model in models
-    ]
-    table = _table(answers, lambda one, other, _: _differing(one, other), batches)
+    answers = [_outputs(model, batches, output) for model in models]
+    _refuse_other_shapes(answers)
+    chosen = [[logits.argmax(_class_dim(logits, dim)) for logits in outputs] for outputs in answers]
+    table = _table(
+        chosen, lambda one, other, inputs: _differing(one, other, chosen_by(mask, inputs)), batches
+    )
     return _summary([table], batches)
 
 
@@ -136,8 +140,10 @@ def _kl(divergence: Divergence) -> Compare:
     return compare
 
 
-def _differing(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    return (one != other).sum(), torch.tensor(float(one.numel()))
+def _differing(one: Tensor, other: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor]:
+    if counted is None or counted.shape != one.shape:
+        return (one != other).sum(), torch.tensor(float(one.numel()))
+    return ((one != other) & counted).sum(), counted.sum()
 
 
 def _outputs(
@@ -164,13 +170,7 @@ def _table(answers: Sequence[Sequence[Tensor]], compare: Compare, batches: Seque
     """The mean over inputs for every ordered pair, ``[models, models]``."""
     if len(answers) < 2:
         raise ValueError(f"A pair takes two models trained on the same data, found {len(answers)}.")
-    for outputs in zip(*answers, strict=True):
-        shapes = sorted({tuple(output.shape) for output in outputs})
-        if len(shapes) > 1:
-            raise ValueError(
-                f"The models' outputs have different shapes, such as {list(shapes[0])} and {list(shapes[1])}: they "
-                "do not tell the same classes apart."
-            )
+    _refuse_other_shapes(answers)
     table = torch.zeros(len(answers), len(answers), dtype=torch.float64)
     for i, one in enumerate(answers):
         for j, other in enumerate(answers):
@@ -183,6 +183,17 @@ def _table(answers: Sequence[Sequence[Tensor]], compare: Compare, batches: Seque
             sums, counts = zip(*parts, strict=True)
             table[i, j] = float(sum(map(float, sums))) / max(float(sum(map(float, counts))), 1.0)
     return table
+
+
+def _refuse_other_shapes(answers: Sequence[Sequence[Tensor]]) -> None:
+    """An error where the models do not answer alike."""
+    for outputs in zip(*answers, strict=True):
+        shapes = sorted({tuple(output.shape) for output in outputs})
+        if len(shapes) > 1:
+            raise ValueError(
+                f"The models' outputs have different shapes, such as {list(shapes[0])} and {list(shapes[1])}: they "
+                "do not tell the same classes apart."
+            )
 
 
 def _summary(tables: list[Tensor], batches: Sequence[Inputs]) -> Pairwise:
@@ -206,6 +217,10 @@ def _jackknife(table: Tensor) -> float:
 
 
 def _class_dim(logits: Tensor, dim: int | None) -> int:
-    if dim is not None:
-        return dim
-    return -1 if logits.ndim <= 3 else 1
+    found = dim if dim is not None else (-1 if logits.ndim <= 3 else 1)
+    if logits.ndim < 2 or logits.shape[found] < 2:
+        raise ValueError(
+            f"The output has shape {list(logits.shape)}: no two classes to choose from. For a yes-or-no output write "
+            "output=lambda out: torch.stack([torch.zeros_like(out), out], -1)."
+        )
+    return found

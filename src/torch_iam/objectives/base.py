@@ -24,6 +24,7 @@ from torch_iam.inputs import (
     mapped,
     rows,
 )
+from torch_iam.options import count_of
 from torch_iam.perturb import Visit
 from torch_iam.selection import admit
 
@@ -77,6 +78,7 @@ class Batch:
             output = rows(output, 0, self.labelled, total)
         value = self.criterion(output, self.targets)
         checks.scalar_loss(value)
+        checks.differentiable_loss(value, output)
         return value.reshape(())
 
     def split(self, size: int | None) -> list[Batch]:
@@ -128,12 +130,10 @@ class Objective(ABC):
         output: Callable[[Output], Tensor] | None = None,
         check: bool = True,
     ) -> None:
-        if sub_batch is not None and (not isinstance(sub_batch, int) or sub_batch < 1):
-            raise ValueError(f"sub_batch must be an integer of 1 or more, found {sub_batch!r}.")
         admit(model)
         self.ranks = Ranks.of(model)
         self.model: nn.Module = self.ranks.inner
-        self.sub_batch = sub_batch
+        self.sub_batch = None if sub_batch is None else count_of("sub_batch", sub_batch)
         self.output = logits_of if output is None else output
         first = next(model.parameters(), None)
         if first is None:
@@ -164,6 +164,7 @@ class Objective(ABC):
         Returns:
             The step; see :class:`Step`.
         """
+        checks.gradients_are_on()
         batch = self._admitted(inputs, targets, criterion, unlabeled)
         parts = batch.split(self.sub_batch)
         if len(parts) > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from torch_iam.ascent import Climb
 from torch_iam.inputs import Output
 from torch_iam.objectives.base import Batch, Step, step_of
 from torch_iam.objectives.inconsistency import InconsistencyObjective, SearchOptions
+from torch_iam.options import zero_or_more
 from torch_iam.perturb import Visit
 
 
@@ -70,13 +70,20 @@ class IAMD(InconsistencyObjective):
         **options: Unpack[SearchOptions],
     ) -> None:
         super().__init__(model, rho, **options)
-        if not (math.isfinite(beta) and beta >= 0):
-            raise ValueError(f"beta must be a finite number of 0 or more, found {beta}.")
         if beta == 0 and self.maximizer.one_pass:
             raise ValueError(
                 "One-pass IAM-D carries the gradient of beta S, which is 0 for beta=0: use Plain."
             )
         self.beta, self.detach_reference, self.lean = beta, detach_reference, lean
+
+    @property
+    def beta(self) -> float:
+        """The weight of S, which a schedule may move."""
+        return self._beta
+
+    @beta.setter
+    def beta(self, value: float) -> None:
+        self._beta = zero_or_more("beta", value)
 
     def state_dict(self) -> dict[str, Any]:
         """Also beta, which a schedule may have moved."""
