@@ -113,21 +113,6 @@ def test_nan_is_not_taken_for_a_masked_class() -> None:
     assert bool(iam.CategoricalKL()(p, q.index_fill(1, torch.tensor([1]), torch.nan)).isnan().all())
 
 
-def test_a_total_counts_positions() -> None:
-    p, q = pair(0, (2, 3, 4))
-    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
-    part = total(iam.CategoricalKL(), p, q, {"attention_mask": mask})
-    expected = iam.CategoricalKL()(p, q)[mask.bool()]
-    assert float(part.count) == 3
-    assert torch.allclose(part.mean, expected.mean())
-    everything = total(iam.CategoricalKL(), p, q, {"attention_mask": torch.ones(2, 9)})
-    assert float(everything.count) == 6  # a mask of another shape is about something else
-    chosen = total(iam.CategoricalKL(mask=lambda inputs: inputs > 0), p, q, mask)
-    assert torch.allclose(chosen.mean, expected.mean())
-    nothing = total(iam.CategoricalKL(), p, q, {"attention_mask": torch.zeros(2, 3)})
-    assert float(nothing.mean) == 0
-
-
 def test_errors() -> None:
     p, q = pair(0)
     for make in (iam.CategoricalKL, iam.SimilarityKL):
@@ -146,71 +131,3 @@ def test_errors() -> None:
         total(lambda a, b: 1.0, p, q)  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match=r"The mask has shape \(2,\), the divergence \(5,\)"):
         total(iam.CategoricalKL(mask=lambda _: torch.ones(2)), p, q, p)
-
-
-def confident(loss: float) -> tuple[Tensor, Tensor]:
-    """Logits of ten classes whose most likely one has a cross-entropy of about ``loss``, and others close by."""
-    draw = torch.Generator().manual_seed(0)
-    clean = torch.randn(64, 10, generator=draw, dtype=torch.float64)
-    clean[:, 0] += torch.logsumexp(clean[:, 1:], 1) - clean[:, 0] - torch.tensor(loss).expm1().log()
-    return clean, clean + 0.1 * torch.randn(64, 10, generator=draw, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("loss", [1e-1, 1e-3, 1e-6, 1e-12])
-@pytest.mark.parametrize("divergence", [iam.CategoricalKL(), iam.BernoulliKL()], ids=str)
-def test_single_precision_is_enough_for_a_confident_network(divergence: Any, loss: float) -> None:
-    """Value and both slopes to nearly the digits of the logits, which are the same numbers here."""
-    clean, perturbed = (logits.float() for logits in confident(loss))
-    found, exact = [], []
-    for dtype, into in ((torch.float32, found), (torch.float64, exact)):
-        at = [logits.to(dtype).requires_grad_() for logits in (clean, perturbed)]
-        values = divergence(*at)
-        into += [values.detach(), *torch.autograd.grad(values.sum(), at)]
-    assert bool((found[0] > 0).all())
-    for mine, wanted in zip(found, exact, strict=True):
-        assert float((mine.double() - wanted).norm() / wanted.norm()) < 2e-5
-
-
-@pytest.mark.parametrize("divergence", [iam.CategoricalKL(), iam.BernoulliKL()], ids=str)
-def test_slopes_are_derivatives_twice_over(divergence: Any) -> None:
-    at = [logits.requires_grad_() for logits in pair(0, (3, 4))]
-    assert torch.autograd.gradcheck(divergence, at)
-    assert torch.autograd.gradgradcheck(divergence, at)
-
-
-def test_far_apart_where_a_ratio_overflows() -> None:
-    p, q = torch.tensor([[200.0, 0.0]]), torch.tensor([[0.0, 200.0]], requires_grad=True)
-    value = iam.CategoricalKL()(p, q)
-    assert float(value.detach()) == pytest.approx(200)
-    (slope,) = torch.autograd.grad(value.sum(), q)
-    torch.testing.assert_close(slope, torch.tensor([[-1.0, 1.0]]))
-
-
-@pytest.mark.parametrize("divergence", [iam.BernoulliKL(), iam.GaussianKL()], ids=str)
-def test_padded_tokens_are_no_part_of_their_example(divergence: Any) -> None:
-    p, q = pair(0, (2, 3, 4))
-    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
-    q.requires_grad_()
-    part = total(divergence, p, q, {"attention_mask": mask})
-    expected = [divergence(p[i : i + 1, :n], q[i : i + 1, :n]) for i, n in enumerate((2, 1))]
-    torch.testing.assert_close(part.value, torch.stack(expected).sum())
-    assert part.count == 2
-    (slope,) = torch.autograd.grad(part.value, q)
-    assert bool((slope.abs().sum(2) > 0).eq(mask > 0).all())
-    alone = total(
-        divergence, p[:, 0], q[:, 0], {"attention_mask": mask}
-    )  # a mask over what is not in the output
-    torch.testing.assert_close(alone.value, divergence(p[:, 0], q[:, 0]).sum())
-
-
-def test_which_mask_is_that_of_the_output() -> None:
-    p, q = pair(0, (2, 3, 4))
-    encoder, decoder = torch.tensor([[1, 0, 0], [1, 0, 0]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
-    both = {"attention_mask": encoder, "decoder_attention_mask": decoder}
-    assert float(total(iam.CategoricalKL(), p, q, both).count) == 5
-    ids = {"attention_mask": encoder, "decoder_input_ids": torch.zeros(2, 3)}
-    assert float(total(iam.CategoricalKL(), p, q, ids).count) == 6
-    for zero_is_yes in (torch.zeros(2, 3), torch.full((2, 3), -torch.inf)):
-        assert float(total(iam.CategoricalKL(), p, q, {"attention_mask": zero_is_yes}).count) == 0
-    shares = {"attention_mask": encoder.float()}
-    assert float(total(iam.CategoricalKL(), p, q, shares).count) == 2
