@@ -60,15 +60,37 @@ class Moment:
 
 
 class Holdings:
-    """Which tensors every module of a model holds, to put them back whatever has happened to them.
+    """Which tensors every module of a model holds, to put others in their place and all of them back.
 
-    ``functional_call`` swaps tensors one by one, on its way in and on its way out: an interrupt in between
-    would leave some of them behind.
+    A tensor that is held in several places (tied weights, a module that is used twice) is replaced in all of them.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        held = [owner for part in model.modules() for owner in (part._parameters, part._buffers) if owner]
-        self.kept: list[tuple[Any, dict[str, Tensor | None]]] = [(owner, dict(owner)) for owner in held]
+        self.kept: list[tuple[Any, dict[str, Tensor | None]]] = []
+        self._named: dict[str, Tensor] = {}
+        self._places: dict[int, list[tuple[Any, str]]] = {}
+        for prefix, part in model.named_modules():
+            for owner in (part._parameters, part._buffers):
+                if owner:
+                    self.kept.append((owner, dict(owner)))
+                for key, tensor in owner.items():
+                    if tensor is not None:
+                        self._named[f"{prefix}.{key}" if prefix else key] = tensor
+                        self._places.setdefault(id(tensor), []).append((owner, key))
+
+    @contextmanager
+    def replaced(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """These tensors, by name, in place of the model's own; its own again afterwards, whatever has happened."""
+        try:
+            for name, tensor in tensors.items():
+                for owner, key in self._places[id(self._named[name])]:
+                    owner[key] = tensor
+            yield
+        finally:
+            try:
+                self.restore()
+            finally:  # once more, if an interrupt came in the middle of it
+                self.restore()
 
     def restore(self) -> None:
         """Every tensor in its place, in the order it had; may be called again, and after an interrupt too."""
@@ -171,8 +193,10 @@ def no_autocast(device: torch.device) -> AbstractContextManager[Any]:
 
 def devices_of(model: nn.Module) -> list[torch.device]:
     """The devices the model's weights and buffers lie on, each once, the first weight's first."""
-    found = [tensor.device for tensor in model.parameters()] + [tensor.device for tensor in model.buffers()]
-    return list(dict.fromkeys(found)) or [torch.device("cpu")]
+    parts = list(model.modules())
+    held = [tensor for part in parts for tensor in part._parameters.values()]
+    held += [tensor for part in parts for tensor in part._buffers.values()]
+    return list(dict.fromkeys(t.device for t in held if t is not None)) or [torch.device("cpu")]
 
 
 def _capturing() -> bool:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torch_iam.directions import aligned
@@ -86,18 +85,13 @@ class Visit:
         self, weights: Mapping[str, Tensor], work: Callable[[nn.Module], Any], *, eager: bool = False
     ) -> Any:
         """What ``work`` makes of the model while these weights and buffers of its own are in place."""
-        inside, holdings = _Inside(unwrapped(self.model) if eager else self.model), Holdings(self.model)
-        try:
-            with self.moment.again() as buffers, self._uniform(), _quiet(self.model):
-                named = {**weights, **buffers}
-                if eager:
-                    named = {name.removeprefix(COMPILED): tensor for name, tensor in named.items()}
-                return functional_call(inside, {f"model.{name}": named[name] for name in named}, (work,))
-        finally:
-            try:
-                holdings.restore()
-            finally:  # once more, if an interrupt came in the middle of it
-                holdings.restore()
+        model = unwrapped(self.model) if eager else self.model
+        with ExitStack() as inside:
+            buffers = inside.enter_context(self.moment.again())
+            inside.enter_context(self._uniform())
+            inside.enter_context(_quiet(self.model))
+            inside.enter_context(Holdings(self.model).replaced({**weights, **buffers}))
+            return work(model)
 
     @contextmanager
     def _uniform(self) -> Iterator[None]:
@@ -115,17 +109,6 @@ class Visit:
         other = copy.copy(self)
         other.inputs, other.leave_trace = inputs, False
         return other
-
-
-class _Inside(nn.Module):
-    """Lets any work be done inside a ``functional_call``, which evaluates modules alone."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, work: Callable[[nn.Module], Any]) -> Any:
-        return work(self.model)
 
 
 @contextmanager
