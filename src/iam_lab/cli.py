@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("iam_lab.commands.train", "train a recipe, or continue it; any field can be set"),
     "reproduce": ("iam_lab.commands.reproduce", "run what is missing of a table or figure of the paper"),
     "recipes": ("iam_lab.recipes.cli", "list what can be run, with the paper's numbers and the cost"),
-    "measure": ("iam_lab.commands.measure", "S_rho, Fisher and Hessian of a run or of any checkpoint"),
+    "measure": ("iam_lab.measure.cli", "S_rho, Fisher and Hessian of a run or of any checkpoint"),
     "study": ("iam_lab.commands.study", "does S_rho rank networks as their generalisation gap does?"),
     "sweep": ("iam_lab.commands.sweep", "search fields of a recipe, on a grid or by TPE"),
     "bench": ("iam_lab.commands.bench", "what a training step of each objective costs on this machine"),

@@ -194,9 +194,9 @@ def no_autocast(device: torch.device) -> AbstractContextManager[Any]:
 def devices_of(model: nn.Module) -> list[torch.device]:
     """The devices the model's weights and buffers lie on, each once, the first weight's first."""
     parts = list(model.modules())
-    held = [tensor for part in parts for tensor in part._parameters.values()]
-    held += [tensor for part in parts for tensor in part._buffers.values()]
-    return list(dict.fromkeys(t.device for t in held if t is not None)) or [torch.device("cpu")]
+    found = [weight.device for part in parts for weight in part._parameters.values() if weight is not None]
+    found += [buffer.device for part in parts for buffer in part._buffers.values() if buffer is not None]
+    return list(dict.fromkeys(found)) or [torch.device("cpu")]
 
 
 def _capturing() -> bool:

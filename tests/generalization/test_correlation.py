@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -77,3 +79,19 @@ def test_the_interval_covers_the_truth() -> None:
 def test_errors(arguments: tuple[list[float], ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         iam.rank_correlation(*arguments)  # type: ignore[arg-type]
+
+
+def test_whatever_float_takes_is_a_number() -> None:
+    measured = [iam.spectrum.Eigenvalue(value, 0.0, 1, True, {}) for value in (1.0, 3.0, 2.0)]
+    gap = [Fraction(1, 2), torch.tensor(0.7), 0.6]
+    assert iam.rank_correlation(measured, gap, resamples=5).tau == 1
+
+
+def test_what_has_a_number_in_it_is_told_to_give_it() -> None:
+    found = [SimpleNamespace(value=float(number)) for number in range(3)]
+    with pytest.raises(
+        TypeError, match="measure holds a SimpleNamespace, which is no number: pass its value"
+    ):
+        iam.rank_correlation(found, [1.0, 2.0, 3.0])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="gap is a tensor or a list of numbers, found a NoneType in it"):
+        iam.rank_correlation([1.0, 2.0, 3.0], [1.0, None, 3.0])  # type: ignore[list-item]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
@@ -40,8 +41,8 @@ class RankCorrelation:
 
 
 def rank_correlation(
-    measure: Tensor | Sequence[float],
-    gap: Tensor | Sequence[float],
+    measure: Tensor | Sequence[SupportsFloat],
+    gap: Tensor | Sequence[SupportsFloat],
     groups: Iterable[Hashable] | None = None,
     *,
     resamples: int = 2000,
@@ -58,7 +59,7 @@ def rank_correlation(
     groups does not count such pairs.
 
     Args:
-        measure: a number for every model, ``[n]``.
+        measure: a number for every model, ``[n]``, or anything that ``float()`` takes.
         gap: another, ``[n]``.
         groups: a label for every model.
         resamples: of the bootstrap.
@@ -136,9 +137,22 @@ def _resampled(groups: Sequence[Tensor], resamples: int, generator: torch.Genera
     return counts
 
 
-def _numbers(name: str, values: Tensor | Sequence[float]) -> Tensor:
-    found = torch.as_tensor(values, dtype=torch.float64).detach().cpu().flatten()
+def _numbers(name: str, values: Tensor | Sequence[SupportsFloat]) -> Tensor:
+    try:
+        found = torch.as_tensor(values, dtype=torch.float64).detach().cpu().flatten()
+    except TypeError as error:
+        raise TypeError(_no_numbers(name, values)) from error
     if not bool(torch.isfinite(found).all()):
         bad = torch.nonzero(~torch.isfinite(found)).flatten().tolist()
         raise ValueError(f"{name} holds NaN or infinity at {bad[:5]}; leave these models out of both.")
     return found
+
+
+def _no_numbers(name: str, values: object) -> str:
+    """What of ``values`` is no number, and what is, where it holds one as an estimate does."""
+    listed = list(values) if isinstance(values, Iterable) else [values]
+    other = next((value for value in listed if not isinstance(value, SupportsFloat)), values)
+    kind = type(other).__name__
+    if hasattr(other, "value"):
+        return f"{name} holds a {kind}, which is no number: pass its value, as in [found.value for found in ...]."
+    return f"{name} is a tensor or a list of numbers, found a {kind} in it."

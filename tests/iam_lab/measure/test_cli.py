@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,12 @@ from tests.iam_lab.train.configs import tiny_simclr
 
 import torch_iam as iam
 from iam_lab.cli import main
-from iam_lab.commands.measure import MEASURES, Request, batches_for
-from iam_lab.commands.targets import Target, find_target, run_config
 from iam_lab.data import spec_of
+from iam_lab.measure import quantities
+from iam_lab.measure.cli import batches_for
+from iam_lab.measure.quantities import MEASURES, Found
+from iam_lab.measure.request import Request
+from iam_lab.measure.targets import find_target, run_config
 from iam_lab.models import build_model
 from iam_lab.runs.checkpoint import save_weights
 from iam_lab.runs.folder import RunFolder
@@ -127,23 +129,6 @@ def test_a_timm_model_sees_its_own_size_and_channels(capsys: pytest.CaptureFixtu
     assert "timm:test_resnet (untrained), 4 images" in capsys.readouterr().out
 
 
-def test_a_transformers_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    transformers = pytest.importorskip("transformers")
-    config = transformers.ViTConfig(
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        image_size=16,
-        patch_size=8,
-        num_labels=10,
-    )
-    transformers.ViTForImageClassification(config).save_pretrained(tmp_path)
-    capsys.readouterr()
-    assert main(["measure", str(tmp_path), "--data", "digits", "--measures", "s,fisher", *QUICK]) == 0
-    assert "lambda_max(F)" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -152,9 +137,8 @@ def test_a_transformers_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["{weights}", "--model", "mlp"], "Say on which images with --data"),
         (["{weights}", "--model", "mlp", "--data", "digits", "--measures", "q"], "--measures takes any of"),
         (["{weights}", "--model", "mlp", "--data", "digit"], "digits"),
-        (["{weights}", "--model", "mlp", "--data", "digits", "--batch-size", "0"], "found 0 and 1000"),
-        (["{weights}", "--model", "mlp", "--data", "digits", "--images", "0"], "found 250 and 0"),
         (["timm:no_such_model", "--data", "digits"], "timm:no_such_model cannot be made"),
+        (["missing.pt", "--model", "mlp", "--data", "digits"], "There is no file missing.pt"),
     ],
 )
 def test_errors(
@@ -165,19 +149,116 @@ def test_errors(
     assert message in capsys.readouterr().err
 
 
-def test_an_unknown_name_is_looked_for_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rho", "-1"], "--rho is a finite number above 0, found -1"),
+        (["--rho", "nan"], "--rho is a finite number above 0, found nan"),
+        (["--steps", "0"], "--steps is at least 1, found 0"),
+        (["--restarts", "0"], "--restarts is at least 1, found 0"),
+        (["--tolerance", "-1"], "--tolerance is a finite number above 0, found -1"),
+        (["--trace-tolerance", "0"], "--trace-tolerance is a finite number above 0, found 0"),
+        (["--max-matvecs", "1"], "--max-matvecs is at least 2, found 1"),
+        (["--batch-size", "0"], "--batch-size is at least 1, found 0"),
+        (["--images", "0"], "--images is at least 1, or -1 for all, found 0"),
+        (["--images", "-5"], "--images is at least 1, or -1 for all, found -5"),
+        (["--seed", str(2**63)], "--seed has at most 63 bits"),
+        (["--device", "abacus"], "There is no device 'abacus' here"),
+        (["--split", "validation"], "digits has no split 'validation'"),
+    ],
+)
+def test_numbers_that_cannot_be(
+    weights: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("transformers")
-    (tmp_path / "config.json").write_text("{}")
-    assert os.path.isdir(tmp_path)
-    assert main(["measure", str(tmp_path), "--data", "digits"]) == 1
-    assert "no image classifier of Transformers" in capsys.readouterr().err
+    assert main(["measure", str(weights), "--model", "mlp", "--data", "digits", *arguments]) == 1
+    (told,) = capsys.readouterr().err.splitlines()
+    assert message in told
 
 
-def test_grey_images_are_expanded_for_colour_models() -> None:
-    spec = spec_of("digits")
-    target = Target(torch.nn.Identity(), "", image_size=16, mean=(0.5,) * 3, std=(0.5,) * 3)
-    ((images, labels),) = batches_for(target, spec, Request("", images=3), torch.device("cpu"))
-    assert images.shape == (3, 3, 16, 16)
-    assert labels.shape == (3,)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu(weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["measure", str(weights), "--model", "mlp", "--data", "digits", "--device", "cuda"]) == 1
+    assert "There is no device 'cuda' here" in capsys.readouterr().err
+
+
+def test_labels_of_other_classes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("timm")
+    create = __import__("timm").create_model
+    monkeypatch.setattr("timm.create_model", lambda name, **_: create(name, num_classes=2))  # of others' data
+    call = ["measure", "timm:test_resnet", "--data", "digits", "--images", "4", "--restarts", "1"]
+    assert main([*call, "--measures", "error,s,hessian-trace"]) == 1
+    told = capsys.readouterr().err
+    assert "--measures error,hessian-trace needs the logits of classes" in told
+    assert "the model has 2 classes, digits has 10. Choose from s, fisher, fisher-trace." in told
+    assert main(call) == 0
+    shown = capsys.readouterr().out
+    assert "without error, hessian: the model has 2 classes" in shown
+    assert "S(0.1)" in shown
+    assert "lambda_max(F)" in shown
+
+
+def test_what_the_file_says(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "digits-sgd", "--training.epochs", "1", "--measurement.every", "0"]) == 0
+    (run,) = Path("runs").glob("*/seed0")
+    out = Path("some/new/folder/found.json")
+    assert main(["measure", str(run), "--measures", "s,fisher", "--out", str(out), *QUICK]) == 0
+    content = json.loads(out.read_text())
+    assert content["request"]["data"] == "digits"
+    assert content["complete"]
+    assert content["model"]["described"] == f"mlp of {run} (best.safetensors)"
+    assert content["model"]["class"] == "MLP"
+    assert content["model"]["images"] == [1, 8, 8]
+    s, fisher = content["rows"]
+    assert (s["converged"], s["products"]) == (None, None)
+    assert fisher["converged"]
+    assert fisher["products"] >= 5
+
+
+@pytest.mark.parametrize(
+    ("out", "message"), [("", "is a folder"), ("net.safetensors/found.json", "cannot be made")]
+)
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(
+    out: str, message: str, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["measure", str(weights), "--model", "mlp", "--data", "digits", "--out", str(tmp_path / out)]
+    assert main([*call, *QUICK]) == 1
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+
+
+def test_an_interrupt_keeps_what_is_done(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> Found:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(quantities.MEASURES, "fisher", interrupt)
+    out = tmp_path / "found.json"
+    call = ["measure", str(weights), "--model", "mlp", "--data", "digits", "--out", str(out), *QUICK]
+    assert main([*call, "--measures", "error,s,fisher,hessian"]) == 130
+    content = json.loads(out.read_text())
+    assert [row["name"] for row in content["rows"]] == ["error %", "S(0.1)"]
+    assert not content["complete"]
+
+
+def test_products_may_be_more_or_fewer(
+    weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "found.json"
+    call = ["measure", str(weights), "--model", "mlp", "--data", "digits", "--out", str(out), *QUICK]
+    wanted = "fisher,fisher-trace,hessian,hessian-trace"
+    small = ["--tolerance", "1e-9", "--trace-tolerance", "1e-9", "--max-matvecs", "6"]
+    assert main([*call, "--measures", wanted, *small]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["products"] for row in rows] == [6] * 4
+    assert not any(row["converged"] for row in rows)
+    assert "tolerance not met in 6 products: allow more with --max-matvecs" in capsys.readouterr().out
+
+
+def test_the_librarys_complaint_is_a_line(weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = build_model("mlp", classes=10, channels=1, image_size=8).state_dict()
+    save_weights(weights, {name: tensor * float("nan") for name, tensor in broken.items()}, {})
+    assert main(["measure", str(weights), "--model", "mlp", "--data", "digits", "--measures", "s"]) == 1
+    assert "s: The model answers batch 0 with NaN at its own weights" in capsys.readouterr().err
