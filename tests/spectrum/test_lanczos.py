@@ -1,4 +1,4 @@
-"""Eigenpairs, traces and densities of matrices that are known."""
+"""Eigenpairs and densities of matrices that are known."""
 
 from __future__ import annotations
 
@@ -9,21 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.spectrum.matrices import rotated
 from torch import Tensor
 
 import torch_iam as iam
 from torch_iam.spectrum.operator import Operator
 
 FAST = settings(max_examples=30, deadline=None)
-
-
-def rotated(eigenvalues: Tensor, seed: int = 0) -> Tensor:
-    """A symmetric matrix with these eigenvalues and random eigenvectors."""
-    generator = torch.Generator().manual_seed(seed)
-    m = len(eigenvalues)
-    basis = torch.linalg.qr(torch.randn(m, m, generator=generator, dtype=torch.float64))[0]
-    matrix = basis @ torch.diag(eigenvalues.double()) @ basis.T
-    return (matrix + matrix.T) / 2
 
 
 @st.composite
@@ -168,6 +160,18 @@ def test_counts_of_other_libraries() -> None:
     assert iam.spectral_density(torch.eye(4), steps=np.int64(3), probes=np.int32(1)).probes == 1
     with pytest.raises(ValueError, match="found 1"):
         iam.top_eigenpairs(torch.eye(4), 1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="basis must be an integer of 1 or more"):
+        iam.top_eigenpairs(torch.eye(4), basis=7.5)  # type: ignore[arg-type]
+    assert len(iam.top_eigenpairs(torch.eye(40), basis=np.int32(7)).values) == 1
+
+
+def test_arrays_of_every_layout() -> None:
+    operator = iam.MatrixOperator(rotated(torch.arange(5.0)))
+    vector, block = np.arange(5.0), np.arange(10.0).reshape(2, 5)
+    for array in (vector[::-1], block[::-1].T, np.broadcast_to(vector[:, None], (5, 2))):
+        expected = operator.matrix.numpy() @ array
+        assert np.allclose(operator.numpy_matvec(array), expected)
+    assert np.allclose(operator.numpy_matvec([1.0] * 5), operator.matrix.sum(1))
 
 
 def test_single_precision() -> None:
@@ -191,55 +195,6 @@ def test_progress_is_told() -> None:
     seen.clear()
     iam.spectral_density(matrix, steps=5, probes=2, progress=lambda n, e: seen.append((n, e)))
     assert seen == [(5, 0.5), (10, 0.0)]
-
-
-@FAST
-@given(st.lists(st.floats(-10, 10), min_size=1, max_size=40), st.sampled_from(["hutch++", "hutchinson"]))
-def test_trace_of_a_diagonal_is_exact(diagonal: list[float], method: str) -> None:
-    found = iam.trace(torch.diag(torch.tensor(diagonal, dtype=torch.float64)), method)
-    assert found.value == pytest.approx(sum(diagonal), abs=1e-9)
-
-
-@pytest.mark.parametrize("method", ["hutch++", "hutchinson"])
-def test_trace_within_its_standard_error(method: str) -> None:
-    values = torch.cat([torch.tensor([50.0, 30.0, 20.0, 10.0]), 0.1 * torch.rand(300)]).double()
-    matrix, expected = rotated(values), float(values.sum())
-    deviations = []
-    for seed in range(30):
-        found = iam.trace(matrix, method, tolerance=0.03, max_matvecs=5000, seed=seed)
-        assert found.converged
-        assert found.stderr <= 0.03 * abs(found.value)
-        if found.stderr:
-            deviations.append((found.value - expected) / found.stderr)
-    spread = torch.tensor(deviations)
-    assert spread.abs().max() < 4.5
-    assert 0.4 < spread.std() < 1.7
-    assert abs(spread.mean()) < 3.5 * spread.std() / math.sqrt(len(spread))
-
-
-def test_a_sketch_saves_products() -> None:
-    values = torch.cat([torch.tensor([50.0, 30.0, 20.0, 10.0]), 0.01 * torch.rand(300)])
-    costs = [
-        iam.trace(rotated(values), m, tolerance=1e-3, max_matvecs=100_000).matvecs
-        for m in ("hutch++", "hutchinson")
-    ]
-    assert costs[0] * 20 < costs[1]
-
-
-def test_a_sketch_of_everything_is_exact() -> None:
-    matrix = rotated(torch.randn(10, generator=torch.Generator().manual_seed(1)))
-    found = iam.trace(matrix, tolerance=1e-12, max_matvecs=100)
-    assert found == iam.TraceEstimate(found.value, 0.0, found.matvecs, True)
-    assert found.value == pytest.approx(float(matrix.trace()), rel=1e-10)
-
-
-def test_trace_stops_at_its_budget() -> None:
-    matrix = rotated(torch.linspace(-1, 1, 200))  # its trace is 0: no relative error is small
-    found = iam.trace(matrix, max_matvecs=20)
-    assert not found.converged
-    assert found.matvecs <= 20
-    assert "not converged" in str(found)
-    assert not iam.trace(matrix, max_matvecs=3).converged
 
 
 def test_density_has_the_moments_of_the_matrix() -> None:

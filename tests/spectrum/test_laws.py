@@ -22,17 +22,20 @@ CASE = CASES[0]
 X, Y = CASE.inputs(7), CASE.targets(7)
 BATCHES = [(X[:2], Y[:2]), (X[2:], Y[2:])]
 
+KINDS = {
+    "empirical": iam.EmpiricalFisherOperator,
+    "hessian": iam.HessianOperator,
+    "residual": iam.ResidualOperator,
+}
+
+
+def of_loss(kind: str) -> Callable[[Case, nn.Module], CurvatureOperator]:
+    return lambda case, model: KINDS[kind](model, (case.inputs(), case.targets()), case.criterion)
+
+
 BUILD: dict[str, Callable[[Case, nn.Module], CurvatureOperator]] = {
     "fisher": lambda case, model: iam.FisherOperator(model, case.inputs()),
-    "empirical": lambda case, model: iam.EmpiricalFisherOperator(
-        model, (case.inputs(), case.targets()), case.criterion
-    ),
-    "hessian": lambda case, model: iam.HessianOperator(
-        model, (case.inputs(), case.targets()), case.criterion
-    ),
-    "residual": lambda case, model: iam.ResidualOperator(
-        model, (case.inputs(), case.targets()), case.criterion
-    ),
+    **{kind: of_loss(kind) for kind in KINDS},
 }
 every = pytest.mark.parametrize("kind", BUILD)
 
@@ -131,6 +134,35 @@ def test_batches_come_in_every_form() -> None:
     residual = iam.ResidualOperator(Named(), named, lambda out, y: F.cross_entropy(out["logits"], y))
     assert relative(residual @ v + iam.FisherOperator(model, X) @ v, whole) < 1e-12
     assert found.loss() == pytest.approx(F.cross_entropy(model(X), Y).item())
+
+
+@every
+def test_a_loader_leaves_the_random_stream(kind: str) -> None:
+    """From which it draws a seed."""
+    loader, model = DataLoader(TensorDataset(X, Y), batch_size=3, shuffle=True), CASE.model()
+    before = torch.get_rng_state()
+    if kind == "fisher":
+        operator: CurvatureOperator = iam.FisherOperator(model, loader)
+    else:
+        operator = KINDS[kind](model, loader, F.cross_entropy)
+    assert torch.equal(before, torch.get_rng_state())
+    operator @ torch.ones(51, dtype=torch.float64)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@every
+def test_inference_mode_is_refused(kind: str) -> None:
+    operator = BUILD[kind](CASE, CASE.model())
+    v = torch.ones(operator.shape[0], dtype=torch.float64)
+    with torch.inference_mode():
+        for call in (
+            lambda: operator @ v,
+            lambda: operator.quadratics(lambda: v),
+            lambda: BUILD[kind](CASE, CASE.model()),
+        ):
+            with pytest.raises(RuntimeError, match=r"inference_mode\(\) rules out"):
+                call()
+    assert torch.isfinite(operator @ v).all()
 
 
 def test_sums_are_scaled_for_the_empirical_fisher_too() -> None:
@@ -240,53 +272,3 @@ def test_batch_statistics_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=why):
             iam.FisherOperator(model, X, **options)
-
-
-def test_numbers_of_the_short_forms() -> None:
-    model = CASE.model()
-    exact = iam.FisherOperator(model, X) @ torch.eye(51, dtype=torch.float64)
-    found = iam.fisher_lambda_max(model, X, tolerance=1e-8)
-    assert float(found) == pytest.approx(float(torch.linalg.eigvalsh(exact)[-1]), rel=1e-10)
-    assert found.vector.keys() == dict(model.named_parameters()).keys()
-    assert "products" in str(found)
-    trace = iam.fisher_trace(model, X, tolerance=0.01, max_matvecs=5000)
-    assert abs(float(trace) - float(exact.trace())) < 4 * trace.stderr + 1e-9
-    hessian = iam.HessianOperator(model, BATCHES, F.cross_entropy) @ torch.eye(51, dtype=torch.float64)
-    largest = iam.hessian_lambda_max(model, BATCHES, F.cross_entropy, tolerance=1e-8)
-    assert float(largest) == pytest.approx(float(torch.linalg.eigvalsh(hessian)[-1]), rel=1e-10)
-    trace = iam.hessian_trace(model, BATCHES, F.cross_entropy, tolerance=0.02, max_matvecs=5000)
-    assert abs(float(trace) - float(hessian.trace())) < 4 * trace.stderr + 1e-9
-    assert "products" in str(trace)
-
-
-def test_a_warm_start_saves_products() -> None:
-    """From the vector of the epoch before, and from the direction of an estimate of S."""
-    model = CASE.model()
-    before = iam.fisher_lambda_max(model, X, tolerance=1e-3).vector
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(1.001)
-    near = iam.local_inconsistency(model, X, rho=1e-3, steps=10, restarts=2).direction
-    cold = iam.fisher_lambda_max(model, X, tolerance=1e-3)
-    for start in (before, near):
-        warm = iam.fisher_lambda_max(model, X, tolerance=1e-3, start=start)
-        assert warm.matvecs < cold.matvecs
-        assert float(warm) == pytest.approx(float(cold), rel=1e-5)
-    operator = iam.FisherOperator(model, X)
-    vector = torch.arange(51.0).double()
-    assert torch.equal(operator.vector_of(operator.by_name(vector)), vector)
-
-
-@pytest.mark.parametrize("missing", ["name", "shape", "more"])
-def test_a_start_belongs_to_the_same_weights(missing: str) -> None:
-    model = CASE.model()
-    start = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    first = next(iter(start))
-    if missing == "name":
-        del start[first]
-    elif missing == "shape":
-        start[first] = start[first].flatten()
-    else:
-        start["another"] = start[first]
-    with pytest.raises(ValueError, match="A direction has a tensor in the shape of each"):
-        iam.hessian_lambda_max(model, BATCHES, F.cross_entropy, start=start)

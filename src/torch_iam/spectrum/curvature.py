@@ -16,13 +16,15 @@ from torch_iam import checks
 from torch_iam.directions import Direction, total_norm
 from torch_iam.distributed import Ranks
 from torch_iam.guards import mode, no_autocast
-from torch_iam.inputs import Inputs, Output, logits_of, rows, to_device
+from torch_iam.inputs import Inputs, Output, logits_of, rows, tensors_in, to_device
 from torch_iam.inputs import batch_size as size_of
 from torch_iam.neighborhood import Neighborhood
+from torch_iam.options import count_of
 from torch_iam.perturb import Visit
 from torch_iam.selection import Params
-from torch_iam.spectrum.operator import Operator, count_of
-from torch_iam.spectrum.passes import differentiable_twice
+from torch_iam.spectrum.formulas import differentiable_twice
+from torch_iam.spectrum.operator import Operator
+from torch_iam.spectrum.passes import Derivatives, Weights, Work, no_reentrant_checkpoints
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,15 @@ class Part:
     targets: Any
     size: int
     batch: int
+
+    def evaluate(self, weights: Weights, work: Work) -> Any:
+        """What ``work`` makes of the answer at these weights, while they are in place."""
+        return self.visit.at(weights, work, eager=True)
+
+    def holds_targets_that_are_not_finite(self) -> bool:
+        """Whether NaN or infinity is among the targets."""
+        floats = [t for t in tensors_in(self.targets) if t.is_floating_point()]
+        return not all(bool(torch.isfinite(t).all()) for t in floats)
 
     def piece(self, start: int, stop: int) -> Part:
         """Some of its examples."""
@@ -72,9 +83,12 @@ class CurvatureOperator(Operator):
         output: Callable[[Output], Tensor] | None = None,
         training: bool = False,
     ) -> None:
+        refuse_inference_mode()
         self.model = Ranks.of(model).inner
         self.training = training
         self.output = logits_of if output is None else output
+        self.derivatives = Derivatives(self.output)
+        self.tried = False
         self.ball = Neighborhood(self.model, 1.0, params)
         refuse_batch_statistics(self.model, training)
         first = self.ball.weights[0]
@@ -173,20 +187,41 @@ class CurvatureOperator(Operator):
         return torch.cat([part.reshape(-1).to(self.dtype) for part in direction])
 
     def _held(self) -> ExitStack:
+        refuse_inference_mode()
         held = ExitStack()
         held.enter_context(mode(self.model, self.training))
-        held.enter_context(differentiable_twice())
+        held.enter_context(differentiable_twice(self.model))
+        if not self.tried:  # once: it would show a model's own warnings anew each time
+            held.enter_context(no_reentrant_checkpoints())
+            held.push(self._passed)
         return held
+
+    def _passed(self, kind: type[BaseException] | None, *_: Any) -> None:
+        self.tried = kind is None
 
     def _refuse_non_finite(self, fine: Tensor) -> None:
         if not bool(fine.all()):
-            bad = sorted({part.batch for part, ok in zip(self.parts, fine.tolist(), strict=True) if not ok})
+            parts = [part for part, ok in zip(self.parts, fine.tolist(), strict=True) if not ok]
+            first, bad = parts[0], len({part.batch for part in parts})
+            why = (
+                "its targets hold NaN or infinity. Mend the data, or let the criterion leave such targets out."
+                if first.holds_targets_that_are_not_finite()
+                else "the model's weights or outputs, or the loss, are not finite there. Look at model(inputs) of "
+                "that batch; a low precision that overflows needs float32."
+            )
             total = len({part.batch for part in self.parts})
             raise FloatingPointError(
-                f"The product is NaN or infinite in batch {bad[0]} ({len(bad)} of {total} batches): the "
-                "model's weights or outputs are not finite there. Look at model(inputs) of that batch; a low "
-                "precision that overflows needs float32."
+                f"The product is NaN or infinite in batch {first.batch} ({bad} of {total} batches): {why}"
             )
+
+
+def refuse_inference_mode() -> None:
+    """An error where no gradient can be taken."""
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            "Products with a curvature matrix take gradients, which torch.inference_mode() rules out: make the "
+            "operator and multiply outside, with inputs made outside (torch.no_grad() is no hindrance)."
+        )
 
 
 def refuse_batch_statistics(model: nn.Module, training: bool) -> None:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_iam.guards import no_autocast
+from torch_iam.options import count_of
 from torch_iam.spectrum.krylov import Progress, breakdown, generator_of, step
-from torch_iam.spectrum.operator import Operator, as_operator, count_of, own_precision
+from torch_iam.spectrum.operator import Operator, as_operator, own_precision
 
 
 @dataclass(frozen=True)

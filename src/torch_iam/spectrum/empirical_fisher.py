@@ -7,9 +7,9 @@ from torch import Tensor
 
 from torch_iam.directions import Direction
 from torch_iam.guards import no_autocast
+from torch_iam.inputs import Output
 from torch_iam.spectrum.curvature import Part
 from torch_iam.spectrum.hessian import LossOperator
-from torch_iam.spectrum.passes import leaves_of, linearized
 
 
 class EmpiricalFisherOperator(LossOperator):
@@ -36,17 +36,17 @@ class EmpiricalFisherOperator(LossOperator):
     through_output_alone = True
 
     def _product(self, part: Part, tangent: dict[str, Tensor]) -> tuple[Direction, Tensor]:
-        leaves = leaves_of(self._here())
-        answer, pushed = linearized(lambda w: part.visit.at(w, eager=True), self.output, leaves, tangent)
-        logits = self.output(answer)
-        with torch.enable_grad(), no_autocast(self.device):
-            total, terms = self._total(answer, part)
-            # The loss is a sum over examples: row i of its slope belongs to example i alone.
-            (slope,) = torch.autograd.grad(total, logits)
-            rows = (-1, *[1] * (slope.ndim - 1))
-            if self.reduction.kind == "mean":  # of example i alone: the mean over its own terms
-                slope = slope / terms.clamp(min=1).to(slope.dtype).view(rows)
-            along = (slope * pushed).flatten(1).sum(1) if slope.ndim > 1 else slope * pushed
-            cotangent = slope * along.view(rows)
-            found = torch.autograd.grad(logits, list(leaves.values()), cotangent, materialize_grads=True)
-        return list(found), (terms > 0).sum().to(self.dtype)
+        def outer(answer: Output, pushed: Tensor, leaves: list[Tensor]) -> tuple[Direction, Tensor]:
+            logits = self.output(answer)
+            with no_autocast(self.device):
+                total, terms = self._total(answer, part)
+                # The loss is a sum over examples: row i of its slope belongs to example i alone.
+                (slope,) = torch.autograd.grad(total, logits)
+                rows = (-1, *[1] * (slope.ndim - 1))
+                if self.reduction.kind == "mean":  # of example i alone: the mean over its own terms
+                    slope = slope / terms.clamp(min=1).to(slope.dtype).view(rows)
+                along = (slope * pushed).flatten(1).sum(1) if slope.ndim > 1 else slope * pushed
+                found = torch.autograd.grad(logits, leaves, slope * along.view(rows), materialize_grads=True)
+            return list(found), (terms > 0).sum().to(self.dtype)
+
+        return self.derivatives.beside_graph(part.evaluate, self._here(), tangent, outer)

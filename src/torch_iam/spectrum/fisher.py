@@ -21,7 +21,6 @@ from torch_iam.guards import no_autocast
 from torch_iam.inputs import Inputs, Output, batches_of
 from torch_iam.selection import Params
 from torch_iam.spectrum.curvature import CurvatureOperator, Part
-from torch_iam.spectrum.passes import leaves_of, linearized, pushed_along
 
 
 class FisherOperator(CurvatureOperator):
@@ -79,19 +78,16 @@ class FisherOperator(CurvatureOperator):
         return rowwise or isinstance(kind, CategoricalKL | BernoulliKL | GaussianKL)
 
     def _product(self, part: Part, tangent: dict[str, Tensor]) -> tuple[Direction, Tensor]:
-        leaves = leaves_of(self._here())
-        answer, pushed = linearized(lambda w: part.visit.at(w, eager=True), self.output, leaves, tangent)
-        logits = self.output(answer)
-        curved, count = curvature_product(self.divergence, logits.detach(), pushed, part.visit.inputs)
-        with no_autocast(self.device):
-            found = torch.autograd.grad(
-                logits, list(leaves.values()), curved.to(logits.dtype), materialize_grads=True
-            )
-        return list(found), count
+        def pulled(answer: Output, pushed: Tensor, leaves: list[Tensor]) -> tuple[Direction, Tensor]:
+            logits = self.output(answer)
+            curved, count = curvature_product(self.divergence, logits.detach(), pushed, part.visit.inputs)
+            with no_autocast(self.device):
+                found = torch.autograd.grad(logits, leaves, curved.to(logits.dtype), materialize_grads=True)
+            return list(found), count
+
+        return self.derivatives.beside_graph(part.evaluate, self._here(), tangent, pulled)
 
     def _quadratic(self, part: Part, vector: Tensor) -> tuple[Tensor, Tensor]:
-        logits, pushed = pushed_along(
-            lambda w: part.visit.at(w, eager=True), self.output, self._here(), self.by_name(vector)
-        )
+        logits, pushed = self.derivatives.pushed(part.evaluate, self._here(), self.by_name(vector))
         curved, count = curvature_product(self.divergence, logits, pushed, part.visit.inputs)
         return (curved * pushed).sum(), count

@@ -13,10 +13,10 @@ from torch_iam.directions import Direction
 from torch_iam.guards import no_autocast
 from torch_iam.inputs import Inputs, Output
 from torch_iam.selection import Params
+from torch_iam.spectrum.criterion import Criterion, evaluated, refuse_other_paths, refuse_own_weights
 from torch_iam.spectrum.curvature import CurvatureOperator, Part
 from torch_iam.spectrum.labels import labelled_batches_of
-from torch_iam.spectrum.passes import Weights, change_of_gradient, leaves_of
-from torch_iam.spectrum.reduction import Criterion, reduction_of, refuse_other_paths
+from torch_iam.spectrum.reduction import Reduction, reduction_of
 
 
 class LossOperator(CurvatureOperator):
@@ -62,23 +62,30 @@ class LossOperator(CurvatureOperator):
         found = labelled_batches_of(batches, split)
         super().__init__(model, found, params=params, output=output, training=training)
         self.criterion = criterion
-        data = [(part.visit.inputs, part.targets) for part in self.parts]
-        visit = self.parts[0].visit
-
-        def evaluate(inputs: Inputs) -> Output:
-            return visit.elsewhere(inputs).at({}, eager=True)
-
-        with torch.no_grad(), self._held():
-            self.reduction = reduction_of(criterion, data, evaluate, self.output)
-            if self.through_output_alone:
-                refuse_other_paths(
-                    criterion, evaluate(data[0][0]), data[0][1], self.parts[0].size, self.output
-                )
+        self.blank: list[Part] = []  # without a term
+        self.reduction = self._examined()
         if self.separable or len(self.parts) > 1:
             self._refuse_what_does_not_add_up()
         self._drop_parts_without_terms()
         if batch_size is not None:
             self.cut(batch_size)
+
+    def _examined(self) -> Reduction:
+        """What the criterion does over a batch, where it is one that can be differentiated here."""
+        data = [(part.visit.inputs, part.targets) for part in self.parts]
+        first = self.parts[0]
+
+        def evaluate(inputs: Inputs) -> Output:
+            return first.visit.elsewhere(inputs).at({}, eager=True)
+
+        with torch.no_grad(), self._held():
+            found = reduction_of(self.criterion, data, evaluate, self.output)
+            answer = evaluate(first.visit.inputs)
+            weights = dict(zip(self.ball.names, self.ball.weights, strict=True))
+            refuse_own_weights(self.criterion, answer, first.targets, weights)
+            if self.through_output_alone:
+                refuse_other_paths(self.criterion, answer, first.targets, first.size, self.output)
+        return found
 
     def cut(self, limit: int) -> None:
         """See :meth:`CurvatureOperator.cut`."""
@@ -87,6 +94,11 @@ class LossOperator(CurvatureOperator):
         if len(self.parts) > before:
             self._refuse_what_does_not_add_up()
         self._drop_parts_without_terms()
+
+    def counted(self) -> int:
+        """How many examples have a term in the mean."""
+        terms = [self.reduction.terms(part.targets, part.size) for part in self.parts]
+        return sum(int((found > 0).sum()) for found in terms)
 
     def loss(self) -> float:
         """The criterion averaged over all of its terms."""
@@ -100,7 +112,7 @@ class LossOperator(CurvatureOperator):
 
     def _total(self, answer: Output, part: Part) -> tuple[Tensor, Tensor]:
         """The loss summed over the terms of a batch, and how many of these each example is."""
-        value = self.criterion(answer, part.targets).reshape(())
+        value = evaluated(self.criterion, answer, part.targets, part.batch).reshape(())
         terms = self.reduction.terms(part.targets, part.size).to(self.device)
         return (value * terms.sum().to(value.dtype) if self.reduction.kind == "mean" else value), terms
 
@@ -116,7 +128,9 @@ class LossOperator(CurvatureOperator):
         """A mean over no terms is 0 / 0."""
         if self.reduction.ignored is None:
             return
-        self.parts = [p for p in self.parts if bool(self.reduction.terms(p.targets, p.size).any())]
+        counts = [bool(self.reduction.terms(part.targets, part.size).any()) for part in self.parts]
+        self.blank += [part for part, some in zip(self.parts, counts, strict=True) if not some]
+        self.parts = [part for part, some in zip(self.parts, counts, strict=True) if some]
         if not self.parts:
             raise ValueError(f"Every target is {self.reduction.ignored}, which the criterion ignores.")
 
@@ -139,12 +153,11 @@ class HessianOperator(LossOperator):
     """
 
     def _product(self, part: Part, tangent: dict[str, Tensor]) -> tuple[Direction, Tensor]:
-        def gradient(weights: Weights, leaves: list[Tensor], create_graph: bool) -> Sequence[Tensor]:
-            answer = part.visit.at(weights, eager=True)
+        def gradient(answer: Output, leaves: list[Tensor], create_graph: bool) -> Sequence[Tensor]:
             with no_autocast(self.device):
                 return self._gradient(answer, part, leaves, create_graph)
 
-        found = change_of_gradient(gradient, leaves_of(self._here()), tangent)
+        found = self.derivatives.of_gradient(part.evaluate, gradient, self._here(), tangent)
         return found, self.reduction.terms(part.targets, part.size).sum().to(self.device)
 
     def _gradient(
@@ -161,7 +174,8 @@ class ResidualOperator(HessianOperator):
         \nabla_\theta^2 z_k(x_i; \theta)
 
     with p - y as the derivative for the cross-entropy, label smoothing in y. A product costs what one with
-    the Hessian does, less than that of H and that of F.
+    the Hessian does, less than that of H and that of F. For another criterion R is not H - F: write
+    ``hessian - fisher``.
 
     Args:
         model, batches, criterion, options: see :class:`~torch_iam.spectrum.hessian.LossOperator`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from torch_iam.inputs import LABEL_KEYS, Inputs, batch_size, batches_of, tensors_in
@@ -23,18 +24,19 @@ def labelled_batches_of(
     if isinstance(data, Tensor) or not isinstance(data, Iterable):
         raise _missing(data)
     found = []
-    for index, batch in enumerate([data] if whole else data):
-        inputs, targets = split(batch) if split else _pair(batch)
-        if targets is None:
-            raise _missing(batch)
-        size = batch_size(inputs)
-        wrong = [len(label) for label in tensors_in(targets) if label.ndim and len(label) != size]
-        if wrong or not size:
-            labels = wrong[0] if wrong else size
-            raise ValueError(
-                f"Batch {index} holds {size} examples and {labels} labels: as many of each, one at least."
-            )
-        found.append((inputs, targets))
+    with torch.random.fork_rng(devices=[]):  # a DataLoader draws a seed from the global stream
+        for index, batch in enumerate([data] if whole else data):
+            inputs, targets = split(batch) if split else _pair(batch)
+            if targets is None:
+                raise _missing(batch)
+            size = batch_size(inputs)
+            wrong = [len(label) for label in tensors_in(targets) if label.ndim and len(label) != size]
+            if wrong or not size:
+                labels = wrong[0] if wrong else size
+                raise ValueError(
+                    f"Batch {index} holds {size} examples and {labels} labels: as many of each, one at least."
+                )
+            found.append((inputs, targets))
     if not found:
         raise ValueError("There is no batch: the iterable is empty (or an iterator already used up).")
     return found

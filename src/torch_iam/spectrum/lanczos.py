@@ -8,8 +8,9 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
+from torch_iam.options import count_of
 from torch_iam.spectrum.krylov import Progress, breakdown, generator_of, random_unit, step
-from torch_iam.spectrum.operator import Operator, as_operator, count_of, own_precision
+from torch_iam.spectrum.operator import Operator, as_operator, own_precision
 
 WHICH = ("algebraic", "magnitude")
 LEAST = 4
@@ -27,8 +28,8 @@ class Eigenpairs:
     Attributes:
         values: ``[k]``, float64, on the CPU.
         vectors: ``[m, k]``, orthonormal, on the operator's device.
-        residuals: ``||A v - lambda v||`` of each, ``[k]``; from products with these very vectors where they
-            are so small that rounding counts.
+        residuals: ``||A v - lambda v||`` of each, ``[k]``: some eigenvalue is as near. From products with these
+            very vectors where they are so small that rounding counts.
         iterations: products with the operator.
         converged: whether every residual met the tolerance, or is what a product's rounding leaves of 0.
     """
@@ -58,12 +59,13 @@ def top_eigenpairs(
 
     .. math:: \|A v_i - \lambda_i v_i\| \le \mathrm{tolerance} \cdot |\lambda_i|, \qquad i = 1..k,
 
-    which bounds the error of an eigenvalue by the residual, and far from the others by its square, but not
-    before k + 4 products. Residuals close to rounding, where the recursion promises more than the vectors
+    so that some eigenvalue is no farther away than the residual (where the others are far, than its square), but
+    not before k + 4 products. Residuals close to rounding, where the recursion promises more than the vectors
     keep, are measured by a product with each vector at the end. The basis takes ``basis`` vectors of memory;
     when it is full, the best of it is kept and the search goes on. An invariant subspace (a matrix of low
-    rank) is left through a new random direction. As with any search from a single start, of equal eigenvalues
-    some copies may be missed when the search converges before that.
+    rank) is left through a new random direction. As with any search from a single start, of equal or nearly
+    equal eigenvalues some may be missed when the search converges before it tells them apart, the largest not
+    excepted.
 
     Args:
         operator: a symmetric operator, or a symmetric matrix ``[m, m]``.
@@ -86,7 +88,8 @@ def top_eigenpairs(
     (tensor([49.0000, 48.0000], dtype=torch.float64), True)
     """
     with own_precision(as_operator(operator)) as matrix:
-        search = _Search(matrix, count_of("k", k), which, tolerance, basis, seed)
+        kept = None if basis is None else count_of("basis", basis)
+        search = _Search(matrix, count_of("k", k), which, tolerance, kept, seed)
         limit = max(300, 30 * search.k) if max_matvecs is None else count_of("max_matvecs", max_matvecs)
         search.begin(start)
         while not search.advance() and search.matvecs < limit:

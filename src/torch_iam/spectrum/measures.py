@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from torch_iam.inputs import Inputs
+from torch_iam.spectrum.criterion import Criterion
 from torch_iam.spectrum.curvature import CurvatureOperator
 from torch_iam.spectrum.fisher import FisherOperator
 from torch_iam.spectrum.hessian import HessianOperator
 from torch_iam.spectrum.krylov import Progress
 from torch_iam.spectrum.lanczos import top_eigenpairs
-from torch_iam.spectrum.reduction import Criterion
 from torch_iam.spectrum.trace import TraceEstimate, trace
 
 PIECE = 32
@@ -27,7 +27,8 @@ class Eigenvalue:
 
     Attributes:
         value: the eigenvalue.
-        residual: ``||A v - lambda v||``, which bounds its error.
+        residual: ``||A v - lambda v||``. Some eigenvalue is as near as that, and almost always it is the
+            largest one; of two nearly equal ones the search may have met the smaller alone.
         matvecs: products with the matrix.
         converged: whether the residual met the tolerance.
         vector: the eigenvector, by the weights' names.

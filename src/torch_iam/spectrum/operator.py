@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator as numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,7 +55,9 @@ class Operator(ABC):
 
     def numpy_matvec(self, vectors: Any) -> Any:
         """The same product for NumPy arrays, ``[m]`` or ``[m, k]``."""
-        found = self.matvec(torch.as_tensor(vectors, dtype=self.dtype, device=self.device))
+        # A copy has no negative strides, which a reversed view has and no tensor.
+        plain = vectors.copy() if hasattr(vectors, "copy") else vectors
+        found = self.matvec(torch.as_tensor(plain, dtype=self.dtype, device=self.device))
         return found.cpu().numpy()
 
     def quadratics(self, draw: Callable[[], Tensor]) -> Tensor:
@@ -125,17 +126,6 @@ def as_operator(matrix: Operator | Tensor) -> Operator:
             f"{type(matrix).__name__}."
         )
     return MatrixOperator(matrix) if isinstance(matrix, Tensor) else matrix
-
-
-def count_of(name: str, value: SupportsIndex, least: int = 1) -> int:
-    """An integer of any library as Python's, or an error that names it."""
-    try:
-        found = numbers.index(value)
-    except TypeError:
-        found = least - 1
-    if found < least:
-        raise ValueError(f"{name} must be an integer of {least} or more, found {value!r}.")
-    return found
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,14 +15,12 @@ from torch.utils._pytree import tree_map
 
 from torch_iam import checks
 from torch_iam.inputs import Inputs, Output, batch_size, rows, tensors_in
+from torch_iam.spectrum.criterion import SLACK, Criterion, evaluated, scrambled
 
-Criterion = Callable[[Any, Any], Tensor]
 Batch = tuple[Inputs, Any]
 
 SINGLES = 64
 """Examples that are tried one by one."""
-SLACK = 1e-4
-"""Of a mean in single precision, relative."""
 IGNORED = -100
 """The target that PyTorch's losses leave out where they are not told another."""
 
@@ -73,11 +71,13 @@ def reduction_of(
     """
     tried: list[_Comparison] = []
     positions = False
-    for group in _by_shape(batches):
-        inputs, targets = max(group, key=lambda batch: batch_size(batch[0]))
+    for places in _by_shape(batches):
+        largest = max(places, key=lambda place: batch_size(batches[place][0]))
+        inputs, targets = batches[largest]
         answer = evaluate(inputs)
         positions = _per_position(targets, read(answer))
-        tried += _tried(criterion, group, answer, targets, batch_size(inputs), positions)
+        whole = _Whole(answer, targets, batch_size(inputs), largest)
+        tried += _tried(criterion, [batches[place] for place in places], whole, positions)
     named = getattr(criterion, "ignore_index", None)
     ignorable = IGNORED if named is None else named
     nothing = not tried and all(_are_all(targets, ignorable) for _, targets in batches)
@@ -93,68 +93,14 @@ def reduction_of(
     return Reduction(refused=first.described(plain))
 
 
-def scrambled(answer: Output, size: int, wanted: int) -> Output:
-    """An answer to ``wanted`` examples in the form of one to ``size``, of random numbers.
+@dataclass(frozen=True)
+class _Whole:
+    """The model's answer to one batch, and its place in the data."""
 
-    They are between 0 and 1 where all of the model's are (probabilities, zeros), else normal.
-    """
-    drawn: dict[int, Tensor] = {}  # one tensor under two names stays one
-
-    def draw(leaf: Any) -> Any:
-        if isinstance(leaf, Tensor) and id(leaf) not in drawn:
-            drawn[id(leaf)] = fresh(leaf)
-        return drawn[id(leaf)] if isinstance(leaf, Tensor) else leaf
-
-    def fresh(leaf: Tensor) -> Tensor:
-        if leaf.ndim == 0 or leaf.shape[0] != size:
-            return leaf
-        if not leaf.is_floating_point():
-            return leaf[torch.arange(wanted, device=leaf.device) % size]
-        generator = torch.Generator(leaf.device).manual_seed(wanted + len(drawn))
-        shape, bounded = (wanted, *leaf.shape[1:]), bool(((leaf >= 0) & (leaf <= 1)).all())
-        make = torch.rand if bounded else torch.randn
-        return make(shape, generator=generator, device=leaf.device, dtype=torch.float32).to(leaf.dtype)
-
-    foreign = isinstance(answer, Mapping) and not hasattr(answer, "to_tuple")
-    return tree_map(draw, dict(answer) if foreign else answer)
-
-
-def refuse_other_paths(
-    criterion: Criterion, answer: Output, targets: Any, size: int, read: Callable[[Output], Tensor]
-) -> None:
-    """An error where the criterion takes more of the model's answer than the tensor that ``read`` finds in it."""
-    leaves: dict[int, Tensor] = {}
-
-    def leaf_of(found: Any) -> Any:
-        if not isinstance(found, Tensor) or not found.is_floating_point():
-            return found
-        return leaves.setdefault(id(found), found.detach().clone().requires_grad_())
-
-    with torch.enable_grad():
-        try:
-            moved = tree_map(leaf_of, scrambled(answer, size, size))
-            value = criterion(moved, targets)
-        except Exception:  # it takes no random numbers
-            leaves.clear()
-            moved = tree_map(leaf_of, answer)
-            value = criterion(moved, targets)
-        logits, inputs = read(moved), list(leaves.values())
-        if not inputs or not value.requires_grad:
-            return
-        whole = torch.autograd.grad(value, inputs, retain_graph=True, materialize_grads=True)
-        (slope,) = torch.autograd.grad(value, logits, retain_graph=True, allow_unused=True)
-        slope = torch.zeros_like(logits) if slope is None else slope
-        through = torch.autograd.grad(logits, inputs, slope, materialize_grads=True)
-    for one, other in zip(whole, through, strict=True):
-        if not torch.allclose(
-            one, other, rtol=SLACK, atol=SLACK * float(one.abs().max()) if one.numel() else 0
-        ):
-            raise ValueError(
-                "The criterion takes more of the model's answer than the output that counts (a tensor of shape "
-                f"{list(one.shape)} in it changes the loss by another way): the residual H - F and the empirical "
-                "Fisher matrix are those of a loss of the output alone. Say which tensor counts with output=, "
-                "leave auxiliary terms out of the criterion, or take HessianOperator, which has all of them."
-            )
+    answer: Output
+    targets: Any
+    size: int
+    place: int
 
 
 @dataclass(frozen=True)
@@ -198,10 +144,9 @@ class _Comparison:
         return whole, parts
 
 
-def _tried(
-    criterion: Criterion, group: Sequence[Batch], answer: Output, targets: Any, size: int, positions: bool
-) -> list[_Comparison]:
+def _tried(criterion: Criterion, group: Sequence[Batch], one: _Whole, positions: bool) -> list[_Comparison]:
     """At random answers to the whole group; where these are not taken, at the model's to one batch of it."""
+    answer, targets, size = one.answer, one.targets, one.size
     try:
         mixed, count = _mixture(group)
         sets = [(wanted, batch_size(inputs)) for inputs, wanted in group]
@@ -212,10 +157,10 @@ def _tried(
             )
         found.append(_compared(criterion, scrambled(answer, size, count), mixed, count, _singles(count)))
         if math.isfinite(found[-1].values[0]):
-            return [one for one in found if math.isfinite(one.values[0])]
+            return [made for made in found if math.isfinite(made.values[0])]
     except Exception:  # whatever a criterion raises on what is no distribution, or too large, or negative
         pass
-    value = _evaluated(criterion, answer, targets)
+    value = float(evaluated(criterion, answer, targets, one.place))
     if not math.isfinite(value):
         return []  # the product will say which batch is not finite
     try:
@@ -235,21 +180,6 @@ def _compared(
     for value in values:
         checks.scalar_loss(value)
     return _Comparison(torch.stack([v.reshape(()).double() for v in values]).tolist(), cuts, targets, size)
-
-
-def _evaluated(criterion: Criterion, answer: Output, targets: Any) -> float:
-    try:
-        value = criterion(answer, targets)
-    except IndexError as error:
-        labels = [t for t in tensors_in(targets) if t.numel() and not t.is_floating_point()]
-        spans = ", ".join(f"{int(t.min())} to {int(t.max())}" for t in labels)
-        outputs = [list(t.shape) for t in tensors_in(answer)]
-        raise ValueError(
-            f"The criterion does not take these targets: {error} They go from {spans}; the model's answer is "
-            f"{outputs}. Classes are counted from 0 to the number of outputs - 1."
-        ) from error
-    checks.scalar_loss(value)
-    return float(value)
 
 
 def _mixture(group: Sequence[Batch]) -> tuple[Any, int]:
@@ -285,12 +215,12 @@ def _joined(leaves: Sequence[Any]) -> Any:
     return torch.cat(list(leaves)) if isinstance(first, Tensor) and first.ndim else first
 
 
-def _by_shape(batches: Sequence[Batch]) -> list[list[Batch]]:
-    """Batches whose examples have one shape, and could be one batch."""
-    groups: dict[Any, list[Batch]] = {}
-    for inputs, targets in batches:
+def _by_shape(batches: Sequence[Batch]) -> list[list[int]]:
+    """The places of batches whose examples have one shape, and could be one batch."""
+    groups: dict[Any, list[int]] = {}
+    for place, (inputs, targets) in enumerate(batches):
         shapes = [tuple(t.shape[1:]) for tree in (inputs, targets) for t in tensors_in(tree)]
-        groups.setdefault(tuple(shapes), []).append((inputs, targets))
+        groups.setdefault(tuple(shapes), []).append(place)
     return list(groups.values())
 
 

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torch_iam.options import count_of
 from torch_iam.spectrum.krylov import Progress, generator_of
 from torch_iam.spectrum.operator import Operator, as_operator, own_precision
 
 METHODS = ("hutch++", "hutchinson")
-FREEDOM = 20
+FREEDOM = 30
 """Differences of probes that a standard error rests on at least."""
+UNSKETCHED = 100
+"""As many where there is no sketch and the search may stop: a few large eigenvalues skew the probes, and a draw
+that misses them has a small mean and a small spread at once."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,10 @@ class TraceEstimate:
     """A measured trace.
 
     Attributes:
-        value: the estimate, without bias.
-        stderr: its standard error over the random probes; 0 where it is exact.
+        value: the estimate. A search that stops by its own spread is biased, towards 0 where few eigenvalues
+            are large: where it was measured, by less than 0.4 of the standard error on average.
+        stderr: its standard error over the random probes; 0 where it is exact, infinite where there are too
+            few of them to tell.
         matvecs: passes over the data, each a product or a quadratic form of the operator.
         converged: whether the standard error met the tolerance.
     """
@@ -56,9 +62,10 @@ def trace(
         + \mathbb{E}\, g^\top (1 - Q Q^\top)\, A\, (1 - Q Q^\top)\, g
 
     with random signs g, and Q spanning A times random vectors: what is large is summed exactly, the rest
-    sampled. Hutchinson has no Q. How large Q grows is decided by the spread of a few probes: it doubles as
-    long as that narrows the spread and sampling would cost more. An operator over several batches draws g
-    anew for each of them, so smaller batches give more independent probes for the same price.
+    sampled. Hutchinson has no Q. Q starts at eight vectors, at once where a probe is a few numbers only, for
+    without it a standard error takes many of them to be trusted. From there the spread of the probes decides:
+    Q doubles as long as that narrows it and sampling would cost more. An operator over several batches draws
+    g anew for each of them, so smaller batches give more independent probes for the same price.
 
     Args:
         operator: a symmetric operator, or a symmetric matrix ``[m, m]``.
@@ -68,17 +75,17 @@ def trace(
         seed: of the probes.
         progress: called with the products so far and the relative standard error.
 
-    >>> trace(torch.diag(torch.arange(5.0)))  # random signs see a diagonal exactly
-    TraceEstimate(value=10.0, stderr=0.0, matvecs=21, converged=True)
+    >>> found = trace(torch.diag(torch.arange(100.0)), "hutchinson")  # random signs see a diagonal exactly
+    >>> found.value, found.stderr, found.converged
+    (4950.0, 0.0, True)
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}, found {method!r}.")
-    if not tolerance > 0 or max_matvecs < 2:
-        raise ValueError(
-            f"tolerance must be above 0 and max_matvecs 2 or more, found {tolerance!r} and {max_matvecs!r}."
-        )
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be above 0, found {tolerance!r}.")
+    limit = count_of("max_matvecs", max_matvecs, least=2)
     with own_precision(as_operator(operator)) as matrix:
-        return _estimate(matrix, method == "hutch++", tolerance, max_matvecs, seed, progress)
+        return _estimate(matrix, method == "hutch++", tolerance, limit, seed, progress)
 
 
 def _estimate(
@@ -95,24 +102,26 @@ def _estimate(
         error, target = probes.stderr(), tolerance * abs(value)
         if progress is not None:
             progress(spent, error / abs(value) if value else math.inf)
-        if error <= target:
-            return TraceEstimate(value, error, spent, True)
-        grow = sketch.next_size()
-        if growing and math.isfinite(error) and spent + 2 * grow + 2 <= max_matvecs:
-            apart = error * math.sqrt(probes.count)  # of single probes
-            growing = apart < last / 1.4  # else the last growth has not paid, and no more will
-            more = probes.count * ((error / max(target, 1e-300)) ** 2 - 1)
-            if growing and more > 2 * grow:
-                last = apart
-                sketch.extend(grow)
-                if sketch.complete:
-                    if progress is not None:
-                        progress(sketch.matvecs + probes.drawn, 0.0)
-                    return TraceEstimate(sketch.trace, 0.0, sketch.matvecs + probes.drawn, True)
-                probes.forget()
-                continue
-        if spent >= max_matvecs:
-            return TraceEstimate(value, error, spent, False)
+        if spent >= max_matvecs or (error <= target and probes.enough()):
+            return TraceEstimate(value, error, spent, error <= target)
+        price = 2 * sketch.next_size()
+        room = spent + price + probes.needed(FREEDOM) <= max_matvecs
+        if not growing or not room or probes.left(target) <= price:
+            continue
+        apart = error * math.sqrt(probes.count)  # of single probes
+        growing = (
+            math.isinf(error) or apart < last / 1.4
+        )  # else the last growth has not paid, and no more will
+        if not growing:
+            continue
+        last = apart
+        sketch.extend(sketch.next_size())
+        probes.forget()
+        if sketch.complete:
+            spent = sketch.matvecs + probes.drawn
+            if progress is not None:
+                progress(spent, 0.0)
+            return TraceEstimate(sketch.trace, 0.0, spent, True)
 
 
 class _Sketch:
@@ -122,6 +131,10 @@ class _Sketch:
         self.operator, self.generator = operator, generator
         self.basis = torch.zeros(operator.shape[0], 0, dtype=operator.dtype, device=operator.device)
         self.trace, self.matvecs = 0.0, 0
+
+    @property
+    def empty(self) -> bool:
+        return not self.basis.shape[1]
 
     @property
     def complete(self) -> bool:
@@ -151,7 +164,7 @@ class _Sketch:
 
     def out_of(self, vectors: Tensor) -> Tensor:
         """What of the vectors lies outside the subspace."""
-        if not self.basis.shape[1]:
+        if self.empty:
             return vectors
         return vectors - self.basis @ (self.basis.T @ vectors)
 
@@ -183,9 +196,24 @@ class _Probes:
 
     def stderr(self) -> float:
         """Infinite as long as it would rest on too few differences."""
-        if (self.count - 1) * self.average.numel() < FREEDOM:
+        if self.count < self.needed(FREEDOM):
             return math.inf
         return math.sqrt(float(self.spread.sum()) / (self.count - 1) / self.count)
+
+    def needed(self, differences: int) -> int:
+        """Probes that so many differences take, those of all parts together."""
+        return 1 + math.ceil(differences / self.average.numel())
+
+    def enough(self) -> bool:
+        """Whether the standard error may be trusted to stop by."""
+        return self.count >= self.needed(FREEDOM if not self.sketch.empty else UNSKETCHED)
+
+    def left(self, target: float) -> float:
+        """How many more it would take as things are; what is not known yet counts for nothing."""
+        for_trust = self.needed(UNSKETCHED) - self.count if self.sketch.empty else 0
+        error = self.stderr()
+        for_target = self.count * ((error / max(target, 1e-300)) ** 2 - 1) if math.isfinite(error) else 0.0
+        return max(for_trust, for_target)
 
     def _draw(self) -> Tensor:
         signs = torch.randint(
