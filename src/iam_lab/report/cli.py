@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from iam_lab.report.markdown import render as render_markdown
 from iam_lab.runs.files import write_atomic
 
 USUAL = (Path("results"), Path("runs"))
+PAGE, MARKDOWN = "page.html", "results.md"
 
 
 def report(
@@ -28,14 +30,17 @@ def report(
 
     Args:
         runs: folders with runs in them or below; by default results and runs, where they exist.
-        out: the HTML page, which needs nothing beside itself; report.html where no file is named at all.
-        markdown: a page for the documentation; its discussion, written by hand, is kept.
+        out: the HTML page, which needs nothing beside itself, or a folder for it; page.html where no file is named
+            at all.
+        markdown: a page for the documentation, or a folder for it; its discussion, written by hand, is kept.
     """
+    _check(runs)
+    if out is None and markdown is None:
+        out = Path(PAGE)
+    out, markdown = _file(out, PAGE), _file(markdown, MARKDOWN)
     roots = runs or tuple(root for root in USUAL if root.is_dir())
     evidence = gather(roots)
-    if out is None and markdown is None:
-        out = Path("report.html")
-    content = compose(evidence)
+    content = compose(evidence, _command(roots, out, markdown))
     written = []
     if markdown is not None:
         _write(markdown, _rewritten(markdown, content))
@@ -48,6 +53,29 @@ def report(
     told = " and ".join(map(str, written))
     sys.stdout.write(f"{told}: {content.finished} finished of {len(evidence.runs)} runs\n")
     return 0
+
+
+def _check(roots: Sequence[Path]) -> None:
+    """A misspelt folder would give a page on which everything is missing."""
+    missing = [str(root) for root in roots if not root.exists()]
+    if missing:
+        raise RunError(
+            f"There is no folder {', '.join(missing)}. Runs lie where 'iam train --root' put them, by default in "
+            f"{USUAL[1]}; without a folder, 'iam report' looks into {' and '.join(map(str, USUAL))}."
+        )
+
+
+def _file(given: Path | None, name: str) -> Path | None:
+    """The file that is meant: in a folder, the one of that name."""
+    return given / name if given is not None and given.is_dir() else given
+
+
+def _command(roots: Sequence[Path], out: Path | None, markdown: Path | None) -> str:
+    """What to type for the same page again."""
+    words = ["iam", "report", *map(str, roots)]
+    words += ["--out", str(out)] if out else []
+    words += ["--markdown", str(markdown)] if markdown else []
+    return shlex.join(words)
 
 
 def _rewritten(path: Path, content: Content) -> str:

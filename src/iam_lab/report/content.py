@@ -52,9 +52,21 @@ class Section:
     picture: Picture | None
 
     @property
+    def caveat(self) -> str:
+        """What to know of the paper's numbers."""
+        n = self.table.paper_n if self.table else None
+        return f"{self.place.caveat} The paper's n is {n}.".strip() if n else self.place.caveat
+
+    @property
     def done(self) -> int:
         """How many of its cells, points or curves have runs."""
         return self.table.done if self.table else self.picture.done if self.picture else 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether any run belongs here, finished and comparable or not."""
+        cells = self.table.cells.values() if self.table else ()
+        return self.done > 0 or any(cell.groups or cell.unfinished for cell in cells)
 
     @property
     def wanted(self) -> int:
@@ -64,11 +76,19 @@ class Section:
 
 @dataclass(frozen=True)
 class Content:
-    """The whole report."""
+    """The whole report.
+
+    Attributes:
+        evidence: what was found.
+        sections: the paper's tables and figures.
+        own: what the paper does not have.
+        command: that wrote it; empty where nobody said.
+    """
 
     evidence: Evidence
     sections: Sequence[Section]
     own: Sequence[Own]
+    command: str = ""
 
     @property
     def finished(self) -> int:
@@ -76,11 +96,11 @@ class Content:
         return sum(run.status == "finished" for run in self.evidence.runs)
 
 
-def compose(evidence: Evidence) -> Content:
+def compose(evidence: Evidence, command: str = "") -> Content:
     """Everything there is to say about these runs."""
     sections = []
     for label, place in PLACES.items():
         table = build_table(evidence, label) if label in LAYOUTS else None
         draw = FIGURES.get(label) or BESIDE.get(label)
         sections.append(Section(label, place, table, draw(evidence) if draw else None))
-    return Content(evidence, sections, own_runs(evidence))
+    return Content(evidence, sections, own_runs(evidence), command)

@@ -117,6 +117,9 @@ def gather(roots: Sequence[Path]) -> Evidence:
     problems: list[Problem] = []
     seen: set[Path] = set()
     for root in roots:
+        if root.is_file():
+            problems.append(Problem(str(root), "This is a file; runs are folders."))
+            continue
         try:
             folders = list(find_runs(root))
         except LabError as error:

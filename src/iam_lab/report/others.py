@@ -1,22 +1,24 @@
-"""Runs that fill no cell of the paper: digits, variants, studies, the user's own.
+"""Runs that fill no cell of the paper: digits, few labels, variants, studies, the user's own.
 
-One group per data set and model; what was made from no recipe of this version, such as the runs of a study,
-is a group by itself.
+One group per family of recipes, data set, model and task; what was made from no recipe of this version, such as
+the runs of a study, is a group by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from iam_lab.recipes.family import Family
 from iam_lab.recipes.measure_comparison import MEASURES
-from iam_lab.report.cells import in_words
+from iam_lab.recipes.registry import FAMILIES, recipes_of_family
+from iam_lab.report.alike import alike, in_words
 from iam_lab.report.evidence import Evidence, Run
 from iam_lab.report.palette import dataset_name
 from iam_lab.report.pictures.along import QUANTITIES, Source, curves_panel
 from iam_lab.report.pictures.gap import gap_panel
 from iam_lab.report.pictures.picture import Panel
-from iam_lab.report.statistics import Mean, mean
+from iam_lab.report.statistics import Mean, mean_known
 
 OBJECTIVE_COLOURS = {
     "plain": "#595959",
@@ -37,78 +39,129 @@ class Entry:
 
     Attributes:
         name: of the recipe, with what was changed about it.
-        runs: finished and not.
-        last: test error of the last epoch over the finished ones.
-        best: its minimum over epochs.
-        selected: of the epoch that a validation split chose.
+        runs: the finished ones that count, one a seed.
+        unfinished: the others.
+        flags: which do not count.
     """
 
     name: str
     runs: Sequence[Run]
-    last: Mean | None
-    best: Mean | None
-    selected: Mean | None
+    unfinished: Sequence[Run]
+    flags: Sequence[str]
+
+    def over_seeds(self, where: str) -> Mean | None:
+        """The mean of a number by its place, ``"last.test_error"``, over the finished runs."""
+        return mean_known(run.value(where) for run in self.runs)
 
 
 @dataclass(frozen=True)
 class Own:
-    """A data set and a model."""
+    """What belongs together: a family of recipes on a data set with a model.
+
+    Attributes:
+        title: which.
+        notes: what a reader should know, in sentences.
+        entries: in the order of the recipes.
+        panels: drawn from the same runs.
+    """
 
     title: str
+    notes: Sequence[str]
     entries: Sequence[Entry]
     panels: Sequence[Panel]
 
 
 def own_runs(evidence: Evidence) -> list[Own]:
     """The groups, in the order in which their runs were found."""
-    groups: dict[str, dict[str, list[Run]]] = {}
+    groups: dict[str, list[Run]] = {}
     for run in evidence.runs:
         if run.recipe is None or not run.recipe.cells:
-            told = in_words(run.deviations)
-            name = f"{run.name} with {told}" if told else run.name
-            title = f"{dataset_name(run.config.data.name)}, {run.config.model.name}"
-            title += "" if run.recipe else f": {run.name}"
-            groups.setdefault(title, {}).setdefault(name, []).append(run)
-    return [_group(f"own-{index}", title, found) for index, (title, found) in enumerate(groups.items())]
+            groups.setdefault(_title(run), []).append(run)
+    return [_own(f"own-{index}", title, found) for index, (title, found) in enumerate(groups.items())]
 
 
-def _group(identifier: str, title: str, found: dict[str, list[Run]]) -> Own:
-    order = list(OBJECTIVE_COLOURS)
-    found = dict(sorted(found.items(), key=lambda item: order.index(item[1][0].config.objective.name)))
-    entries = [
-        Entry(
-            name,
-            runs,
-            _over(runs, "last.test_error"),
-            _over(runs, "best.test_error"),
-            _over(runs, "selected.test_error"),
-        )
-        for name, runs in found.items()
-    ]
+def _title(run: Run) -> str:
+    config = run.config
+    family = family_of(run)
+    parts = [dataset_name(config.data.name), config.model.name]
+    parts += [config.task] if config.task != "supervised" else []
+    name = family.prefix if family else run.name
+    return ", ".join(parts) if name == config.data.name else f"{name}: {', '.join(parts)}"
+
+
+def family_of(run: Run) -> Family | None:
+    """The family of a run's recipe; None where this version has no such recipe."""
+    near = [family for family in FAMILIES if run.name.startswith(f"{family.prefix}-")]
+    return max(near, key=lambda family: len(family.prefix)) if run.recipe and near else None
+
+
+def _own(identifier: str, title: str, runs: Sequence[Run]) -> Own:
+    entries = _entries(runs)
     drawn: list[Panel | None] = []
-    if len(found) <= MOST_CURVES:
-        drawn += [curves_panel(identifier, title, _sources(found), quantity) for quantity in QUANTITIES]
-    finished = [run for runs in found.values() for run in runs if run.status == "finished"]
+    if len(entries) <= MOST_CURVES:
+        drawn += [curves_panel(identifier, title, _sources(entries), quantity) for quantity in QUANTITIES]
+    finished = [run for entry in entries for run in entry.runs]
     if len(finished) >= LEAST_POINTS and all(run.value(MEASURES[HESSIAN]) is not None for run in finished):
         drawn += [
             gap_panel(identifier, title, finished, measure, where) for measure, where in MEASURES.items()
         ]
-    return Own(title, entries, [panel for panel in drawn if panel])
+    return Own(title, _notes(runs), entries, [panel for panel in drawn if panel])
 
 
-def _sources(found: dict[str, list[Run]]) -> list[Source]:
+def _notes(runs: Sequence[Run]) -> list[str]:
+    """What the family and its recipes say of themselves; a note that some recipes lack names those that have it."""
+    family = family_of(runs[0])
+    notes: dict[str, list[str]] = {}
+    for run in sorted(runs, key=_place):
+        note = run.recipe.note if run.recipe else ""
+        if note and run.name not in notes.setdefault(note, []):
+            notes[note].append(run.name)
+    everyone = {run.name for run in runs}
+    told = [family.title] if family else []
+    told += [
+        note if set(names) == everyone else f"{', '.join(names)}: {note}" for note, names in notes.items()
+    ]
+    return [_sentence(part, names=everyone) for part in told]
+
+
+def _sentence(told: str, names: Collection[str]) -> str:
+    """With a capital, but for the name of a recipe, and a full stop."""
+    named = told.partition(":")[0].partition(",")[0] in names
+    return (told if named else told[0].upper() + told[1:]).removesuffix(".") + "."
+
+
+def _entries(runs: Sequence[Run]) -> list[Entry]:
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in sorted(runs, key=_place):
+        found.setdefault((run.name, in_words(run.deviations)), []).append(run)
+    entries = []
+    for (name, told), same in found.items():
+        group = next(iter(alike([run for run in same if run.status == "finished"])), None)
+        entries.append(
+            Entry(
+                name=f"{name} with {told}" if told else name,
+                runs=group.runs if group else (),
+                unfinished=[run for run in same if run.status == "unfinished"],
+                flags=group.twice if group else (),
+            )
+        )
+    return entries
+
+
+def _place(run: Run) -> tuple[int, int]:
+    """As the recipes stand in their family; runs of no recipe by their objective."""
+    family = family_of(run)
+    names = [recipe.name for recipe in recipes_of_family(family.prefix)] if family else []
+    order = list(OBJECTIVE_COLOURS).index(run.config.objective.name)
+    return (names.index(run.name) if run.name in names else -1, order)
+
+
+def _sources(entries: Sequence[Entry]) -> list[Source]:
     """A colour for each objective; the second and further entries of one are dashed."""
     sources: list[Source] = []
-    for name, runs in found.items():
+    for entry in entries:
+        runs = entry.runs or entry.unfinished
         colour = OBJECTIVE_COLOURS[runs[0].config.objective.name]
-        finished = [run for run in runs if run.status == "finished"]
-        told = "" if finished else "unfinished"
         dashed = any(source.colour == colour for source in sources)
-        sources.append(Source(name, finished or runs, colour, told, dashed))
+        sources.append(Source(entry.name, runs, colour, "" if entry.runs else "unfinished", dashed))
     return sources
-
-
-def _over(runs: Sequence[Run], where: str) -> Mean | None:
-    values = [run.value(where) for run in runs if run.status == "finished"]
-    known = [value for value in values if value is not None]
-    return mean(known) if known else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iam_lab.report.cells import in_words
+from iam_lab.report.alike import in_words
 from iam_lab.report.evidence import Evidence, Run, finite
+from iam_lab.report.origin import commit_of
 
 HEAD = ("Folder", "Status", "Epochs", "Last", "Least", "Chosen", "s / epoch", "Device", "Commit", "Deviates")
 
@@ -28,8 +29,6 @@ def run_rows(evidence: Evidence) -> tuple[Sequence[str], list[Row]]:
 
 def _row(run: Run) -> Row:
     start = run.starts[-1] if run.starts else {}
-    commit = str(start.get("commit") or "")
-    short = commit[:8] + ("+changes" if "+" in commit else "")
     cells = [
         f"{run.epochs} of {run.config.training.epochs}"
         if run.config.training.steps is None
@@ -39,7 +38,7 @@ def _row(run: Run) -> Row:
         _error(run.value("selected.test_error")),
         _seconds(run),
         str(start.get("device") or "–"),
-        short or "–",
+        commit_of(start) or "–",
     ]
     unknown = "" if run.recipe else f"no recipe {run.name!r} in this version"
     return Row(run.folder, run.status, cells, in_words(run.deviations) or unknown)

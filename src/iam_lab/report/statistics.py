@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from iam_lab.lazy import require
@@ -64,6 +64,16 @@ def mean(values: Sequence[float]) -> Mean:
         return Mean(centre, None, 1)
     variance = math.fsum((value - centre) ** 2 for value in values) / (n - 1)
     return Mean(centre, math.sqrt(variance / n), n)
+
+
+def mean_known(values: Iterable[float | None]) -> Mean | None:
+    """Of those numbers that are there; None where none is.
+
+    >>> print(mean_known([3.0, None, 4.0]), mean_known([None]))
+    3.50 ± 0.50 None
+    """
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
 
 
 def unsigned(value: float, decimals: int) -> str:

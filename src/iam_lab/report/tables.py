@@ -20,9 +20,10 @@ METRICS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Layout:
-    """Which of a number's keys name its row and which its column."""
+    """Which of a number's keys name its row and which its column; ``corner`` and ``across`` say what they are."""
 
     corner: str
+    across: str
     row: Callable[[PaperNumber], str]
     column: Callable[[PaperNumber], str]
 
@@ -34,6 +35,7 @@ class Table:
     Attributes:
         label: as in LaTeX.
         corner: what the rows are.
+        across: what the columns are.
         rows: their names, in the paper's order.
         columns: likewise.
         cells: by row and column.
@@ -42,6 +44,7 @@ class Table:
 
     label: str
     corner: str
+    across: str
     rows: Sequence[str]
     columns: Sequence[str]
     cells: Mapping[tuple[str, str], Filled]
@@ -72,20 +75,25 @@ def _part(number: PaperNumber, name: str) -> str:
 
 
 LAYOUTS: Mapping[str, Layout] = {
-    "tab:1": Layout("Data set", _dataset, _method),
-    "tab:imagnet": Layout("Method", _method, _metric),
+    "tab:1": Layout("Data set", "Method", _dataset, _method),
+    "tab:imagnet": Layout("Method", "Error", _method, _metric),
     "tab:imagnet_full": Layout(
-        "Epochs", lambda n: f"{n.cell.removeprefix('epochs=')}, {_metric(n)}", _method
+        "Epochs", "Method", lambda n: f"{n.cell.removeprefix('epochs=')}, {_metric(n)}", _method
     ),
-    "tab:vit_cifar10_iamd": Layout("Method", _method, _metric),
-    "tab:cifar_comparison": Layout("Method", _method, _dataset),
-    "tab:cifar_comparison_mlpmixer": Layout("Method", _method, _dataset),
-    "tab:imagnet_VitS": Layout("Method", _method, _metric),
-    "tab:iam_wrn28": Layout("K", lambda n: _part(n, "K")[2:], lambda n: f"{_dataset(n)}, {_part(n, 'm')}"),
+    "tab:vit_cifar10_iamd": Layout("Method", "Number", _method, _metric),
+    "tab:cifar_comparison": Layout("Method", "Data set", _method, _dataset),
+    "tab:cifar_comparison_mlpmixer": Layout("Method", "Data set", _method, _dataset),
+    "tab:imagnet_VitS": Layout("Method", "Error", _method, _metric),
+    "tab:iam_wrn28": Layout(
+        "K", "Data set, m", lambda n: _part(n, "K")[2:], lambda n: f"{_dataset(n)}, {_part(n, 'm')}"
+    ),
     "tab:semi_cifar": Layout(
-        "Method", _method, lambda n: f"{_dataset(n)}, {n.cell.removeprefix('labels=')} labels"
+        "Method",
+        "Data set, labels",
+        _method,
+        lambda n: f"{_dataset(n)}, {n.cell.removeprefix('labels=')} labels",
     ),
-    "tab:fix_match": Layout("Method", _method, _metric),
+    "tab:fix_match": Layout("Method", "Number", _method, _metric),
 }
 """Label to layout; what is not here is a figure."""
 
@@ -107,4 +115,4 @@ def build_table(evidence: Evidence, label: str) -> Table:
     columns = list(dict.fromkeys(column for _, column in cells))
     counts = {cell.paper.n for cell in cells.values() if cell.paper}
     paper_n = counts.pop() if len(counts) == 1 else None
-    return Table(label, layout.corner, rows, columns, cells, paper_n)
+    return Table(label, layout.corner, layout.across, rows, columns, cells, paper_n)

@@ -34,6 +34,7 @@ def fake_run(
     finished: bool = True,
     epochs: int | None = None,
     extra: Mapping[str, float] | None = None,
+    started: str = str(START["started"]),
 ) -> RunFolder:
     """A run of a recipe whose least test error is ``error``, and whose last one is 0.1 above.
 
@@ -46,6 +47,7 @@ def fake_run(
         finished: whether it came to its end.
         epochs: how many lines it has; by default as many as the recipe has epochs, at most 40.
         extra: more metrics of the last epoch.
+        started: when.
     """
     config = replaced(find_recipe(name).config, "seed", seed)
     for path, value in (changed or {}).items():
@@ -53,7 +55,7 @@ def fake_run(
     told = "".join(f"+{path}={value}" for path, value in (changed or {}).items())
     folder = RunFolder(root / f"{name}{told}" / f"seed{seed}")
     folder.begin(name, config, changed)
-    folder.note_start(START, after_epoch=0)
+    folder.note_start(START | {"started": started}, after_epoch=0)
     total = epochs or min(config.training.epochs, 40)
     noise = random.Random(f"{name}{seed}")
     lines: list[dict[str, Any]] = []
@@ -93,7 +95,7 @@ def fake_run(
                 "last": lines[-1],
                 "best": min(lines, key=lambda line: float(line["test_error"])),
                 "selected": min(chosen, key=lambda line: float(line["validation_error"]), default=None),
-                "timing": {"train_seconds_per_epoch": 1.5},
+                "timing": {"train_seconds_per_epoch": 1.5, "seconds": 1.7 * total},
             }
         )
     return folder

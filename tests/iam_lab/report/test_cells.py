@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.iam_lab.report.fake_runs import fake_run
 
-from iam_lab.report.cells import fill
+from iam_lab.report.cells import Filled, fill
 from iam_lab.report.evidence import gather
 
 
@@ -32,10 +32,42 @@ def test_other_epochs_stand_apart_and_are_not_compared(mixed_runs: Path) -> None
     assert [group.comparable for group in cell.groups] == [True, False]
 
 
-def test_sgd_is_the_better_of_both_lengths_seed_by_seed(mixed_runs: Path) -> None:
-    cell = fill(gather([mixed_runs]), "tab:1", "cifar10", "sgd")
+def both_lengths(root: Path, changed: dict[str, object] | None = None) -> Filled:
+    """No seed-by-seed choice: the better of each seed has the mean 3.67, below both means."""
+    for seed, (short, long) in enumerate(((4.0, 3.6), (3.8, 4.2), (3.6, 4.2))):
+        fake_run(root, "tab1-cifar10-sgd", seed, error=short, changed=changed)
+        fake_run(root, "tab1-cifar10-sgd-400", seed, error=long)
+    return fill(gather([root]), "tab:1", "cifar10", "sgd")
+
+
+def test_sgd_is_the_length_with_the_lower_mean(tmp_path: Path) -> None:
+    cell = both_lengths(tmp_path)
+    (group,) = cell.groups
+    assert group is cell.ours
+    assert str(group.mean) == "3.80 ± 0.12"
+    assert str(group.last) == "3.90 ± 0.12"
+    assert {run.name for run in group.runs} == {"tab1-cifar10-sgd"}
+    assert group.note == "tab1-cifar10-sgd, the better mean; tab1-cifar10-sgd-400: 4.00 ± 0.20 (n = 3)"
+
+
+def test_a_length_that_was_run_otherwise_is_not_weighed(tmp_path: Path) -> None:
+    cell = both_lengths(tmp_path, changed={"training.precision": "bf16"})
     assert cell.ours is not None
-    assert cell.ours.mean.value == pytest.approx((3.6 + 3.8) / 2)
+    assert str(cell.ours.mean) == "4.00 ± 0.20"
+    assert [group.deviations for group in cell.groups] == ["", "training.precision=bf16"]
+    assert cell.flags == ["tab1-cifar10-sgd not run in the same way; the paper takes the better one"]
+
+
+def test_top_1_and_top_5_of_a_row_are_of_the_same_runs(tmp_path: Path) -> None:
+    fake_run(tmp_path, "imagnet-sgd", error=22.0, epochs=3)
+    other = fake_run(tmp_path, "imagnet-full-sgd-400", error=23.0, epochs=3)
+    text = other.summary_file.read_text(encoding="utf-8").replace("7.66", "1.66")  # a better top-5 error
+    other.summary_file.write_text(text, encoding="utf-8")
+    evidence = gather([tmp_path])
+    for metric in ("top1_error", "top5_error"):
+        ours = fill(evidence, "tab:imagnet", "imagenet", "sgd", "", metric).ours
+        assert ours is not None
+        assert [run.name for run in ours.runs] == ["imagnet-sgd"]
 
 
 def test_one_length_alone_is_flagged(tmp_path: Path) -> None:
@@ -72,13 +104,15 @@ def test_another_seed_counts_and_is_flagged(tmp_path: Path) -> None:
     assert any("seed 7" in flag for flag in cell.flags)
 
 
-def test_a_seed_run_twice_counts_once(tmp_path: Path) -> None:
-    fake_run(tmp_path / "first", "tab1-svhn-sam", 0, error=3.5)
+def test_of_a_seed_run_twice_the_newest_counts(tmp_path: Path) -> None:
+    fake_run(tmp_path / "first", "tab1-svhn-sam", 0, error=3.5, started="2001-01-01T00:00:00+00:00")
     fake_run(tmp_path / "second", "tab1-svhn-sam", 0, error=9.0)
     cell = fill(gather([tmp_path]), "tab:1", "svhn", "sam")
     assert cell.ours is not None
     assert (cell.ours.mean.value, cell.ours.mean.n) == (pytest.approx(3.5), 1)
-    assert any("twice" in flag for flag in cell.flags)
+    (flag,) = cell.flags
+    assert "seed 0 was run twice" in flag
+    assert str(tmp_path / "second") in flag
 
 
 def test_a_finished_run_without_the_number_is_flagged(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ def test_a_partly_damaged_run_keeps_the_rest(tmp_path: Path, file: str, content:
 @pytest.mark.parametrize("line", ["null", "3", '"text"', "[]"])
 def test_values_of_a_wrong_kind_are_no_numbers(tmp_path: Path, line: str) -> None:
     folder = fake_run(tmp_path, "digits-sgd", error=3.0)
-    folder.summary_file.write_text(f'{{"last": {line}, "best": {{"test_error": "low"}}}}', encoding="utf-8")
+    text = f'{{"last": {{"epoch": 2}}, "best": {{"test_error": "low"}}, "selected": {line}}}'
+    folder.summary_file.write_text(text, encoding="utf-8")
     (run,) = gather([tmp_path]).runs
     assert run.value("best.test_error") is None
 

@@ -53,7 +53,7 @@ def lines(
                 curve.x,
                 curve.y,
                 color=curve.colour,
-                marker=curve.marker or None,
+                marker=curve.marker or ("o" if len(curve.x) == 1 else None),  # one point is no line
                 linestyle=(0, (3, 2)) if curve.dashed else "-",
                 linewidth=1.0 if curve.dashed else None,
                 markerfacecolor="white" if curve.dashed else curve.colour,

@@ -71,7 +71,7 @@ def curves_panel(
     positive = log_y and all(value > 0 for curve in curves for value in curve.y)
     svg = lines(f"{name}-{quantity}", curves, title=title, x_label="Epoch", y_label=label, log_y=positive)
     band = " The band is the standard error." if any(any(curve.spread) for curve in curves) else ""
-    return Panel(svg, f"{named} along the training. {told}.{band}")
+    return Panel(svg, f"{named} along the training. {told}.{band}", title)
 
 
 def inconsistency_along_training(evidence: Evidence) -> Picture:
@@ -119,7 +119,7 @@ def error_with_steps_and_sub_batches(evidence: Evidence) -> Picture:
     return Picture(panels, missing, done, wanted)
 
 
-def _at(evidence: Evidence, label: str, dataset: str, at: str) -> tuple[list[Run], str]:
+def _at(evidence: Evidence, label: str, dataset: str, at: str) -> tuple[Sequence[Run], str]:
     for recipe in recipes_for(label, dataset):
         if any((cell.label, cell.cell) == (label, at) for cell in recipe.cells):
             return drawn_from(evidence, recipe)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from iam_lab.recipes import recipes_for
 from iam_lab.recipes.measure_comparison import MEASURES
 from iam_lab.recipes.paper import number
-from iam_lab.report.cells import in_words
+from iam_lab.report.alike import Alike, alike
 from iam_lab.report.evidence import Evidence, Line, Run, finite
 from iam_lab.report.figures.points import Cloud, points
-from iam_lab.report.pictures.picture import Panel, Picture, runs_text
+from iam_lab.report.pictures.picture import Panel, Picture, runs_text, told_of
 from iam_lab.report.statistics import kendall_tau, unsigned
 
 LABEL = "fig:measure_comparison"
@@ -44,33 +44,28 @@ def measures_against_gap(evidence: Evidence) -> Picture:
     for model, name in MODELS.items():
         recipes = [r for r in recipes_for(LABEL) if r.config.model.name == model]
         wanted += sum(recipe.seeds for recipe in recipes)
-        runs, told = _alike([run for r in recipes for run in evidence.of(r.name)])
-        done += len(runs) if not told else 0
-        if not runs:
+        group = _drawn([run for r in recipes for run in evidence.of(r.name)])
+        if group is None:
             missing.append(f"{name}: none of {sum(recipe.seeds for recipe in recipes)} runs")
             continue
+        done += len(group.runs) if group.comparable else 0
+        told = "; ".join(told_of(group))
         for measure, where in MEASURES.items():
-            panel = gap_panel(f"gap-{model}", name, runs, measure, where)
+            panel = gap_panel(f"gap-{model}", name, group.runs, measure, where)
             if panel:
                 paper = number(LABEL, "cifar10", "sgd", measure, "tau", model)
-                deviating = f" These runs deviate from the recipe: {told}." if told else ""
-                theirs = f"{panel.caption[:-1]}; the paper has {unsigned(paper.mean, 4)}.{deviating}"
-                panels.append(Panel(panel.svg, theirs))
+                said = f" These runs: {told}." if told else ""
+                theirs = f"{panel.caption[:-1]}; the paper has {unsigned(paper.mean, 4)}.{said}"
+                panels.append(Panel(panel.svg, theirs, panel.title))
             else:
                 missing.append(f"{name}: no run has both {NAMES[measure]} and the gap")
     return Picture(panels, missing, done, wanted)
 
 
-def _alike(runs: Sequence[Run]) -> tuple[list[Run], str]:
-    """Finished runs of the recipes as they are; failing two of these, the most that deviate in one way."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.status == "finished":
-            groups.setdefault("" if run.comparable else in_words(run.deviations), []).append(run)
-    if not groups:
-        return [], ""
-    told = "" if len(groups.get("", [])) > 1 else max(groups, key=lambda key: len(groups[key]))
-    return groups[told], told
+def _drawn(runs: Sequence[Run]) -> Alike | None:
+    """The first group that a rank correlation can be taken of: one of two runs or more."""
+    groups = alike([run for run in runs if run.status == "finished"])
+    return next((group for group in groups if len(group.runs) > 1), groups[0] if groups else None)
 
 
 def gap_panel(name: str, title: str, runs: Sequence[Run], measure: str, where: str) -> Panel | None:
@@ -98,4 +93,4 @@ def gap_panel(name: str, title: str, runs: Sequence[Run], measure: str, where: s
         log_x=all(x > 0 for _, x, _ in known),
     )
     ours = "undefined" if tau is None else unsigned(tau, 4)
-    return Panel(svg, f"τ = {ours} from {runs_text(len(known))}.")
+    return Panel(svg, f"τ = {ours} from {runs_text(len(known))}.", f"{title}, {NAMES[measure]}")

@@ -47,6 +47,7 @@ def heatmaps(evidence: Evidence) -> Picture:
                     svg,
                     f"Least validation error, %, in {len(filled)} of {len(cells)} cells; "
                     f"the least of all at β = {best[0]:g}, ρ = {best[1]:g} (framed).",
+                    dataset_name(dataset),
                 )
             )
     return Picture(panels, missing, done, 2 * len(cells))
@@ -108,7 +109,9 @@ def steps_and_sub_batch(evidence: Evidence) -> Picture:
             y_label="Test error, %",
             x_ticks=STEPS,
         )
-        panels.append(Panel(svg, f"Filled: ours, {runs_text(runs)}. Hollow: the paper's."))
+        panels.append(
+            Panel(svg, f"Filled: ours, {runs_text(runs)}. Hollow: the paper's.", dataset_name(dataset))
+        )
     return Picture(panels, title="Over K")
 
 

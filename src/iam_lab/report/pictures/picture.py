@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iam_lab.recipes import Recipe
-from iam_lab.report.cells import in_words
+from iam_lab.report.alike import Alike, alike
 from iam_lab.report.evidence import Evidence, Run
+
+NAMED = 3  # how many runs that do not count a caption names before it counts the rest
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A drawn panel: the element, and what it shows from how many runs."""
+    """A drawn panel: the element, what it shows from how many runs, and the same title as in the drawing."""
 
     svg: str
     caption: str
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,27 +40,31 @@ class Picture:
     title: str = ""
 
 
-def drawn_from(evidence: Evidence, recipe: Recipe) -> tuple[list[Run], str]:
+def drawn_from(evidence: Evidence, recipe: Recipe) -> tuple[Sequence[Run], str]:
     """The runs that stand for a recipe in a curve, and what to say about them.
 
-    Finished runs of the recipe as it is; failing that, unfinished ones; failing that, such as do otherwise
-    than the recipe, all in the same way.
+    The finished runs that a table compares; failing that, unfinished ones; failing that, such as do otherwise
+    than the recipe. Always runs that differ in their seeds alone.
     """
-    runs = evidence.of(recipe.name)
-    as_it_is = [run for run in runs if run.comparable and run.metrics]
-    finished = [run for run in as_it_is if run.status == "finished"]
-    if finished:
-        return finished, ""
-    if as_it_is:
-        return as_it_is, "unfinished"
-    others: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.metrics:
-            others.setdefault(in_words(run.deviations), []).append(run)
-    if not others:
+    runs = [run for run in evidence.of(recipe.name) if run.metrics]
+    finished = alike([run for run in runs if run.status == "finished"])
+    begun = alike([run for run in runs if run.status == "unfinished"])
+    groups = sorted([*finished, *begun], key=lambda group: not group.comparable)
+    if not groups:
         return [], ""
-    told, most = max(others.items(), key=lambda item: len(item[1]))
-    return most, told
+    group = groups[0]
+    state = [] if group.runs[0].status == "finished" else ["unfinished"]
+    return group.runs, ", ".join([*state, *told_of(group)])
+
+
+def told_of(group: Alike) -> list[str]:
+    """What a caption says about runs: what they do otherwise, and which seeds were run twice."""
+    more = len(group.left_out) - NAMED
+    return [
+        *([f"with {group.deviations}"] if group.deviations else []),
+        *group.twice[:NAMED],
+        *([f"and {more} more"] if more > 0 else []),
+    ]
 
 
 def runs_text(count: int) -> str:
