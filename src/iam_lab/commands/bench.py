@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from iam_lab.commands.parsing import parsed
+from iam_lab.commands.parsing import at_least_one, parsed
 from iam_lab.errors import RecipeError
 
 Mode = Literal["eager", "compiled", "graph", "overlap"]
+
+QUARTERS = "IAM-D m=B/4"
+"""The row that cuts a batch."""
 
 
 def bench(
@@ -36,14 +39,22 @@ def bench(
         rounds: how often all variants take their turn.
         out: write the numbers to this JSON file, or into this folder, with the machine and the command.
     """
-    from iam_lab.bench.step_cost import ROWS, Bench, step_cost
-    from iam_lab.train.numerics import device_of
+    from iam_lab.bench.step_cost import ROWS, Bench, names, step_cost
+    from iam_lab.models import build_model
+    from iam_lab.train.numerics import device_of, field
 
+    for flag, value in (("--batch", batch), ("--calls", calls), ("--rounds", rounds)):
+        at_least_one(flag, value)
     unknown = [name for name in only if name not in ROWS]
     if unknown:
         raise RecipeError(f"--only: there is no row {unknown[0]!r}; there are {', '.join(ROWS)}.")
     place = device_of(device).type
     on_gpu = place == "cuda"
+    if batch is not None and batch % 4 and QUARTERS in names("eager", only):
+        raise RecipeError(f"--batch must be a multiple of 4 for the row {QUARTERS!r}, found {batch}.")
+    if model is not None:
+        with field("--model"):
+            build_model(model, classes=10)
     found = Bench(model or ("wrn-16-8" if on_gpu else "wrn-16-1"), place, batch or (128 if on_gpu else 32))
     count = calls or (30 if on_gpu else 3)
     rows: list[dict[str, Any]] = []

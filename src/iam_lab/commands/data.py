@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from iam_lab.data import CATALOGUE, check, data_root, fetch, location
+from iam_lab.errors import LabError
 
 SPLITS = ("train", "test")
 
@@ -42,6 +43,8 @@ def get(names: Names, root: Path | None = None) -> int:
         names: of the data sets.
         root: folder of the data sets; by default IAM_DATA.
     """
+    if not names:
+        raise LabError(f"iam data get needs the name of a data set; there are {', '.join(CATALOGUE)}.")
     for name in names:
         paths = fetch(name, root=root)
         where = f"in {paths[0].parent}" if paths else "comes with scikit-learn"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from iam_lab.commands.parsing import changed, changed_fields
@@ -19,6 +18,7 @@ from iam_lab.errors import Interrupted, LabError
 from iam_lab.recipes.schema import Config, Recipe
 from iam_lab.runs.folder import RunFolder
 from iam_lab.runs.naming import folder_of
+from iam_lab.train.stop import Stop, heard
 
 
 @dataclass(frozen=True)
@@ -97,62 +97,97 @@ def _serially(jobs: Sequence[Job], device: str, quiet: bool) -> list[tuple[Job, 
     return failed
 
 
+@dataclass(frozen=True)
+class _Child:
+    """A run in a process of its own."""
+
+    job: Job
+    device: str
+    process: BaseProcess
+    told: Connection
+
+    def reason(self) -> str | None:
+        """Why the run failed, None for one that is finished; waits for the process."""
+        self.process.join()
+        try:
+            reason: str | None = self.told.recv()
+        except (EOFError, OSError):
+            status = self.process.exitcode or 0
+            how = (
+                f"was killed by {signal.Signals(-status).name}"
+                if status < 0
+                else f"ended with status {status}"
+            )
+            reason = f"its process {how}"
+        self.told.close()
+        return reason
+
+
 def _side_by_side(jobs: Sequence[Job], devices: Sequence[str]) -> list[tuple[Job, str]]:
-    """A thread a device takes job after job and gives each a process of its own."""
-    waiting: SimpleQueue[Job] = SimpleQueue()
-    for job in jobs:
-        waiting.put(job)
-    failed: list[tuple[Job, str]] = []
-    alive: dict[str, BaseProcess] = {}
-    stopping = threading.Event()
-
-    def serve(device: str) -> None:
-        while not stopping.is_set():
-            try:
-                job = waiting.get_nowait()
-            except Empty:
-                return
-            sys.stderr.write(f"{device}: {job.path}\n")
-            reason = _in_process(job, device, lambda process: alive.__setitem__(device, process))
-            if reason and not stopping.is_set():
-                failed.append((job, reason))
-
-    def stop(number: int, _: object) -> None:
-        stopping.set()
-        for process in alive.values():
-            process.terminate()  # which a run takes as the request to save and leave
-        raise Interrupted("the runs are being saved; run the same command again to continue.", number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with ThreadPoolExecutor(len(devices)) as pool:
-            for done in [pool.submit(serve, device) for device in devices]:
-                done.result()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    """Every device has one job after the other, each in a process of its own."""
+    waiting, free, failed = list(jobs), list(devices), list[tuple[Job, str]]()
+    running: list[_Child] = []
+    with _passed_on(running) as stop:
+        while running or (waiting and not stop.asked):
+            while free and waiting and not stop.asked:
+                _start(waiting.pop(0), free.pop(0), running, stop)
+            ended = wait([child.process.sentinel for child in running])
+            for child in [child for child in running if child.process.sentinel in ended]:
+                running.remove(child)
+                free.append(child.device)
+                if reason := child.reason():
+                    failed.append((child.job, reason))
+    if stop.signal is not None:
+        sys.stderr.writelines(f"{job.path}: {reason}\n" for job, reason in failed)
+        name = signal.Signals(stop.signal).name
+        raise Interrupted(f"stopped by {name}. Run the same command again to continue.", stop.signal)
     return failed
 
 
-def _in_process(job: Job, device: str, started: Callable[[BaseProcess], None]) -> str | None:
-    """The reason why the run failed, None for a run that is finished."""
+@contextmanager
+def _passed_on(running: Sequence[_Child]) -> Iterator[Stop]:
+    """Ask the runs to save and leave at the first signal, kill them at the second."""
+    stop = Stop()
+
+    def pass_on(number: int, _: object) -> None:
+        if stop.asked:
+            for child in list(running):
+                child.process.kill()
+        else:
+            _ask(running)
+        stop.signal = number
+
+    with heard(pass_on):
+        yield stop
+
+
+def _ask(running: Sequence[_Child]) -> None:
+    for child in list(running):
+        child.process.terminate()  # which a run takes as the request to save and leave
+
+
+def _start(job: Job, device: str, running: list[_Child], stop: Stop) -> None:
+    sys.stderr.write(f"{device}: {job.path}\n")
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_told, args=(job, device, sender))
-    process.start()
-    started(process)
-    sender.close()
+    # A terminal sends Ctrl-C to parent and children: these are deaf to it from birth, the parent asks them.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        reason: str | None = receiver.recv()
-    except EOFError:
-        reason = f"its process ended with status {process.exitcode}"
-    process.join()
-    return reason
+        process.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    sender.close()
+    running.append(_Child(job, device, process, receiver))
+    if stop.asked:  # while this one was started
+        process.terminate()
 
 
-def _told(job: Job, device: str, sender: Any) -> None:
+def _told(job: Job, device: str, sender: Connection) -> None:
     try:
         run_one(job, device)
+    except Interrupted:
+        sender.send("stopped and saved")
     except LabError as error:
         sender.send(str(error))
     else:

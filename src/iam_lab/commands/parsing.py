@@ -10,6 +10,7 @@ import tyro
 
 from iam_lab.errors import RecipeError
 from iam_lab.recipes.few_labels import refuse_unread
+from iam_lab.recipes.ranges import check_values
 from iam_lab.recipes.schema import Config, Value
 from iam_lab.recipes.typed import changes, field_types, updated
 
@@ -48,6 +49,18 @@ def _truth(text: str) -> bool:
     return text.startswith("--") and field_types(Config).get(path) is bool
 
 
+def at_least_one(flag: str, value: int | None) -> None:
+    """Refuse a number of things to do that is none.
+
+    >>> at_least_one("--seeds", 0)
+    Traceback (most recent call last):
+        ...
+    iam_lab.errors.RecipeError: --seeds must be an integer of 1 or more, found 0.
+    """
+    if value is not None and value < 1:
+        raise RecipeError(f"{flag} must be an integer of 1 or more, found {value}.")
+
+
 def changed(config: Config, settings: Sequence[str]) -> Config:
     """The config with ``path=value`` settings.
 
@@ -66,15 +79,17 @@ def changed(config: Config, settings: Sequence[str]) -> Config:
 
 
 def changed_fields(recipe: Config, config: Config) -> dict[str, Any]:
-    """What a command changes about a recipe, by dotted path; a change that would change nothing is refused.
+    """What a command changes about a recipe, by dotted path, once nothing about it is wrong.
 
-    Only changes count: a recipe whose task alone is changed may go on with what it says to its own task.
+    A change that would change nothing is refused; only changes count there: a recipe whose task alone is
+    changed may go on with what it says to its own task.
 
     >>> changed_fields(Config(), changed(Config(), ["task=fixmatch", "semi.labels=40"]))
     {'semi.labels': 40, 'task': 'fixmatch'}
     """
     told = changes(recipe, config)
     refuse_unread(config.task, told)
+    check_values(config)
     return told
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from iam_lab.commands.jobs import Job, devices_here, jobs_of, run_all
-from iam_lab.commands.parsing import parsed
+from iam_lab.commands.parsing import at_least_one, parsed
 from iam_lab.errors import RecipeError
 from iam_lab.recipes.registry import matching, recipes_for
 from iam_lab.recipes.schema import Recipe
@@ -41,6 +41,7 @@ def reproduce(
         dry_run: say what would be run, and run nothing.
         quiet: print no metrics.
     """
+    at_least_one("--seeds", seeds)
     jobs = [
         job
         for recipe in _chosen(what, dataset, method)

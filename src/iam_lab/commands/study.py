@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from iam_lab.commands.jobs import Job, devices_here, jobs_of, run_all
-from iam_lab.commands.parsing import parsed
+from iam_lab.commands.parsing import at_least_one, parsed
 from iam_lab.recipes.measure_comparison import MEASURES
 from iam_lab.recipes.registry import find_recipe, recipes_for
 from iam_lab.recipes.schema import Recipe
@@ -113,6 +113,7 @@ def study(
         set: change fields of every run, as in --set training.epochs=5.
         dry_run: say how many runs there are, and run nothing.
     """
+    at_least_one("--seeds", seeds)
     jobs = jobs_for(size, seeds, root, set)
     left = sum(job.state != "finished" for job in jobs)
     sys.stdout.write(f"{len(jobs)} runs, {left} to make\n")

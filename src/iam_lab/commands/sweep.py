@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
+import hashlib
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from iam_lab.commands.jobs import Job, devices_here, run_one
-from iam_lab.commands.parsing import changed, parsed, value_of
-from iam_lab.errors import Interrupted, LabError, RecipeError, RunError
+from iam_lab.commands.jobs import Job, run_one
+from iam_lab.commands.parsing import at_least_one, changed, parsed
+from iam_lab.commands.space import grid_of, space_of
+from iam_lab.errors import Interrupted, LabError, RecipeError
 from iam_lab.lazy import require
 from iam_lab.recipes.few_labels import refuse_unread
 from iam_lab.recipes.registry import find_recipe
@@ -22,56 +23,15 @@ from iam_lab.recipes.schema import Recipe
 from iam_lab.recipes.typed import changes, updated
 from iam_lab.runs.environment import environment
 from iam_lab.runs.files import write_json
+from iam_lab.runs.lock import BusyError
+from iam_lab.runs.metrics import METRICS
 from iam_lab.runs.naming import folder_of
+
+TRIALS = 20
+"""Of TPE, where no number is given."""
 
 HEARTBEAT = 60
 """Seconds after which a trial of a machine that is silent is given to another one."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """What a field may be: one of ``choices``, or a number between ``low`` and ``high``."""
-
-    choices: tuple[Any, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    log: bool = False
-
-
-def range_of(text: str) -> Range:
-    """``0.05,0.1`` are choices, ``0.1:1`` is uniform, ``log:0.01:1`` uniform in the logarithm.
-
-    >>> range_of("0.05,0.1").choices, range_of("log:0.01:1").high
-    ((0.05, 0.1), 1.0)
-    """
-    kind, colon, rest = text.partition(":")
-    if not colon:
-        return Range(choices=tuple(value_of(part) for part in text.split(",")))
-    low, _, high = (rest if kind == "log" else text).partition(":")
-    try:
-        found = Range(low=float(low), high=float(high), log=kind == "log")
-    except ValueError as error:
-        raise RecipeError(f"A range is LOW:HIGH or log:LOW:HIGH, found {text!r}.") from error
-    if found.low >= found.high or (found.log and found.low <= 0):
-        raise RecipeError(f"A range goes upwards, one in the logarithm from above 0; found {text!r}.")
-    return found
-
-
-def space_of(recipe: Recipe, settings: Sequence[str]) -> dict[str, Range]:
-    """Field to range, each checked against the recipe's types."""
-    space = {}
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        if not equals:
-            raise RecipeError(
-                f"A range is written FIELD=RANGE, as in objective.rho=0.05,0.1; found {setting!r}."
-            )
-        space[path] = range_of(text)
-    if not space:
-        raise RecipeError("--space names the fields to search, as in --space objective.rho=0.05,0.1.")
-    # The first point, so that a wrong name or type is an error now, not in a trial.
-    updated(recipe.config, {path: r.choices[0] if r.choices else r.low for path, r in space.items()})
-    return space
 
 
 def sweep(
@@ -90,7 +50,7 @@ def sweep(
     """Search fields of a recipe; the same command continues, on many machines with a common storage.
 
     Every trial is a run like any other, in a folder named after its values. Writes all of them, the best first,
-    to ROOT/sweep-RECIPE-seedSEED.json.
+    to ROOT/sweep-RECIPE-DIGEST-seedSEED.json; the digest is that of the study's name.
 
     Args:
         recipe: its name.
@@ -105,47 +65,107 @@ def sweep(
         seed: of the runs, and of TPE.
         set: fix other fields, as in --set training.epochs=24.
     """
+    from iam_lab.train.numerics import device_of
+    from iam_lab.train.trainer import DivergedError
+
+    at_least_one("--trials", trials)
     base = find_recipe(recipe)
     fixed = Recipe(base.name, changed(base.config, [*set, f"seed={seed}"]))
-    ranges = space_of(fixed, space)
+    ranges = space_of(fixed.config, space)
     for task in ranges["task"].choices if "task" in ranges else (fixed.config.task,):
         # By name, before any trial: one whose value is the recipe's own has changed nothing yet.
         refuse_unread(task, [*changes(base.config, fixed.config), *ranges])
     target = metric or ("validation_error" if fixed.config.data.validation else "test_error")
+    _check_metric(target)
+    points = grid_of(ranges) if sampler == "grid" else None
+    study_name = name or f"{recipe}: {', '.join([*space, *set])}; {sampler}, seed {seed}"
     optuna = require("optuna", extra="sweep", purpose="iam sweep")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     root.mkdir(parents=True, exist_ok=True)
-    study = optuna.create_study(
-        study_name=name or f"{recipe}: {', '.join([*space, *set])}; {sampler}, seed {seed}",
-        storage=_storage(optuna, storage or f"sqlite:///{root}/sweeps.db"),
-        sampler=_sampler(optuna, sampler, ranges, seed),
+    study = _study(optuna, study_name, storage or f"sqlite:///{root}/sweeps.db", sampler, seed)
+    where = str(device_of(device))
+    trying: dict[str, Any] = {}
+
+    def objective(trial: Any) -> float:
+        trying.clear()
+        trying.update({path: found.suggested(trial, path) for path, found in ranges.items()})
+        job = _job(base, fixed, trying, root)
+        trial.set_user_attr("folder", str(job.path))
+        try:
+            reached = _reached(run_one(job, where), target)
+        except DivergedError as error:  # the search goes on without it
+            sys.stderr.write(f"{job.path}: {error}\n")
+            raise optuna.TrialPruned(str(error)) from error
+        if reached is None:
+            raise optuna.TrialPruned(f"{target} is not finite")
+        sys.stdout.write(f"{_in_words(trying)}: {target} {reached:.3f}   {job.path}\n")
+        return reached
+
+    try:
+        for point in due(study, points, trials or (len(points) if points else TRIALS)):
+            if point is not None:
+                study.enqueue_trial(point)
+            study.optimize(objective, n_trials=1, catch=(BusyError,))
+    except Interrupted:
+        study.enqueue_trial(dict(trying))  # its run is saved: the next call goes on with it
+        raise
+    if not [trial for trial in study.trials if trial.value is not None]:
+        raise LabError("No trial came to its end.")
+    label = name or f"{recipe}-{hashlib.sha256(study_name.encode()).hexdigest()[:8]}"
+    _write(root / f"sweep-{label}-seed{seed}.json", study, target, environment(where))
+    best = study.best_trial
+    done = sum(trial.value is not None for trial in study.trials)
+    sys.stdout.write(f"best of {done}: {_in_words(best.params)}: {target} {best.value:.3f}\n")
+    return 0
+
+
+def due(
+    study: Any, points: Sequence[Mapping[str, Any]] | None, wanted: int
+) -> Iterator[dict[str, Any] | None]:
+    """What to try next, until there are results of ``wanted`` trials, those of earlier calls and others counted.
+
+    Args:
+        study: where all machines write what they do.
+        points: of a grid: each is tried once, first those that nobody is at; None without a grid.
+        wanted: how many results.
+
+    Yields:
+        A point of the grid; None for what waits in the study already, or what the sampler proposes.
+    """
+    tried: list[Mapping[str, Any]] = []
+    while True:
+        results = _values(study, "COMPLETE", "PRUNED")
+        if points is not None:
+            results = [point for point in points if point in results]
+        if len(results) >= wanted:
+            return
+        if points is None or _values(study, "WAITING"):
+            yield None
+            continue
+        left = [point for point in points if point not in results and point not in tried]
+        if not left:
+            return
+        busy = _values(study, "RUNNING")
+        tried.append(next((point for point in left if point not in busy), left[0]))
+        yield dict(tried[-1])
+
+
+def _values(study: Any, *states: str) -> list[Mapping[str, Any]]:
+    """The values of the trials in these states; one that waits has them as a wish."""
+    trials = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in states]
+    return [trial.params or trial.system_attrs.get("fixed_params", {}) for trial in trials]
+
+
+def _study(optuna: Any, name: str, url: str, sampler: str, seed: int) -> Any:
+    """The study, new or begun; optuna says nothing of its own, our errors are whole."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    samplers = optuna.samplers
+    return optuna.create_study(
+        study_name=name,
+        storage=_storage(optuna, url),
+        sampler=samplers.TPESampler(seed=seed) if sampler == "tpe" else samplers.RandomSampler(seed),
         direction="minimize",
         load_if_exists=True,
     )
-    where = devices_here()[0] if device == "auto" else device
-
-    def objective(trial: Any) -> float:
-        values = {path: _suggested(trial, path, ranges[path]) for path in ranges}
-        job = _job(base, fixed, values, root)
-        trial.set_user_attr("folder", str(job.path))
-        try:
-            summary = run_one(job, where)
-        except RunError as error:  # diverged, most likely: the search goes on without it
-            sys.stderr.write(f"{error}\n")
-            raise optuna.TrialPruned(str(error)) from error
-        reached = _reached(summary, target)
-        told = ", ".join(f"{path}={value}" for path, value in values.items())
-        sys.stdout.write(f"{told}: {target} {reached:.3f}   {job.path}\n")
-        return reached
-
-    _optimize(optuna, study, objective, _left(study, sampler, ranges, trials))
-    if not [trial for trial in study.trials if trial.value is not None]:
-        raise LabError("No trial came to its end.")
-    _write(root / f"sweep-{name or recipe}-seed{seed}.json", study, target, environment(where))
-    best = study.best_trial
-    told = ", ".join(f"{path}={value}" for path, value in best.params.items())
-    sys.stdout.write(f"best of {len(study.trials)}: {told}: {target} {best.value:.3f}\n")
-    return 0
 
 
 def _storage(optuna: Any, url: str) -> Any:
@@ -161,28 +181,11 @@ def _storage(optuna: Any, url: str) -> Any:
             raise LabError(f"The storage {url} does not open: {str(error).splitlines()[0]}") from error
 
 
-def _sampler(optuna: Any, name: str, ranges: Mapping[str, Range], seed: int) -> Any:
-    if name == "tpe":
-        return optuna.samplers.TPESampler(seed=seed)
-    for path, found in ranges.items():
-        if not found.choices:
-            raise RecipeError(
-                f"A grid needs choices, {path} has a range: use --sampler tpe, or a list a,b,c."
-            )
-    return optuna.samplers.GridSampler({path: list(r.choices) for path, r in ranges.items()}, seed=seed)
-
-
-def _suggested(trial: Any, path: str, found: Range) -> Any:
-    if found.choices:
-        return trial.suggest_categorical(path, list(found.choices))
-    return trial.suggest_float(path, found.low, found.high, log=found.log)
-
-
-def _left(study: Any, sampler: str, ranges: Mapping[str, Range], trials: int | None) -> int:
-    """How many trials are to be made, those of earlier calls counted."""
-    points = math.prod(len(found.choices) for found in ranges.values())
-    wanted = trials or (points if sampler == "grid" else 20)
-    return max(0, wanted - sum(trial.state.name in ("COMPLETE", "PRUNED") for trial in study.trials))
+def _check_metric(name: str) -> None:
+    if name not in METRICS:
+        near = get_close_matches(name, METRICS, n=3)
+        hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(METRICS)}."
+        raise RecipeError(f"--metric: no line of metrics has {name!r}. {hint}")
 
 
 def _job(base: Recipe, fixed: Recipe, values: Mapping[str, Any], root: Path) -> Job:
@@ -191,12 +194,14 @@ def _job(base: Recipe, fixed: Recipe, values: Mapping[str, Any], root: Path) -> 
     return Job(base.name, config, told, folder_of(root, base.name, config.seed, told))
 
 
-def _reached(summary: Mapping[str, Any], metric: str) -> float:
+def _reached(summary: Mapping[str, Any], metric: str) -> float | None:
     """The metric in the epoch that the run is judged by: the selected one, or else the best, or the last."""
-    for key in ("selected", "best", "last"):
-        line = summary.get(key)
-        if line and line.get(metric) is not None:
+    lines = [summary[key] for key in ("selected", "best", "last") if summary.get(key)]
+    for line in lines:
+        if line.get(metric) is not None:
             return float(line[metric])
+    if any(metric in line for line in lines):
+        return None  # of a training about to diverge
     raise RecipeError(f"--metric {metric}: the runs of this recipe have none; see their metrics.jsonl.")
 
 
@@ -209,15 +214,8 @@ def _write(path: Path, study: Any, metric: str, around: Mapping[str, Any]) -> No
     sys.stdout.write(f"written: {path}\n")
 
 
-def _optimize(optuna: Any, study: Any, objective: Any, trials: int) -> None:
-    if trials == 0:
-        return
-    try:
-        study.optimize(objective, n_trials=trials)
-    except Interrupted:
-        # The run is saved in its folder: the next call takes the same values up first.
-        study.enqueue_trial(study.trials[-1].params)
-        raise
+def _in_words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{path}={value}" for path, value in values.items())
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -209,7 +209,7 @@ class Measurement:
 
     Attributes:
         every: epochs between measurements, 0 for none; the last epoch always has one where there are any.
-        images: how many images, the first ones of ``split``.
+        images: how many images, the first ones of ``split``; -1 for all.
         split: where they come from.
         rho: the radius.
         steps: K.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from iam_lab.errors import RecipeError, RunError
+from iam_lab.errors import LabError, RecipeError, RunError
 from iam_lab.lazy import require
 from iam_lab.recipes.schema import Config
 from iam_lab.recipes.typed import changes, from_plain, to_plain
@@ -20,6 +21,7 @@ from iam_lab.runs.files import write_atomic
 
 MAGIC = "iam-run"
 FORMAT = 1
+MEND = "Bring a good copy back, or move it away to start over."
 
 
 def save(path: Path, config: Config, state: Mapping[str, Any]) -> None:
@@ -44,13 +46,14 @@ def load(path: Path, config: Config, device: torch.device | str) -> dict[str, An
         ) from error
     except Exception as error:  # a damaged archive fails wherever it is read
         raise RunError(
-            f"{path} ({len(written)} bytes) is damaged or no checkpoint: {_first_line(error)}. "
-            "Bring a good copy back, or move it away to start over."
+            f"{path} ({len(written)} bytes) is damaged or no checkpoint: {_first_line(error)}. {MEND}"
         ) from error
     if not isinstance(content, dict) or content.get("kind") != MAGIC:
         raise RunError(f"{path} is no checkpoint of a run: it was written by another program.")
-    if content["format"] != FORMAT:
-        raise RunError(f"{path} has format {content['format']!r}, this version reads {FORMAT}.")
+    if content.get("format") != FORMAT:
+        raise RunError(f"{path} has format {content.get('format')!r}, this version reads {FORMAT}.")
+    if not isinstance(content.get("config"), dict) or not isinstance(content.get("state"), dict):
+        raise RunError(f"{path} lacks its config or its state. {MEND}")
     try:
         saved = from_plain(Config, content["config"])  # a field that is newer than the file has its default
     except RecipeError as error:
@@ -60,6 +63,19 @@ def load(path: Path, config: Config, device: torch.device | str) -> dict[str, An
         raise RunError(f"{path} belongs to another run: {min(differing)} differs ({json.dumps(differing)}).")
     state: dict[str, Any] = content["state"]
     return state
+
+
+@contextmanager
+def taken_up(path: Path) -> Iterator[None]:
+    """Name the checkpoint whose state does not fit what takes it up."""
+    try:
+        yield
+    except (LabError, torch.OutOfMemoryError):
+        raise
+    except KeyError as error:
+        raise RunError(f"{path} is no state of this run: it has no {error.args[0]!r}. {MEND}") from error
+    except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
+        raise RunError(f"{path} is no state of this run: {_first_line(error)}. {MEND}") from error
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
@@ -87,4 +103,4 @@ def load_weights(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
-    return text[0].rstrip(".") if text else type(error).__name__
+    return text[0].rstrip(".:") if text else type(error).__name__

@@ -13,7 +13,8 @@
                        set as it is stored, before ``data.validation`` and ``data.train_images`` choose from it
 ``last.ckpt``          everything the next step depends on; :mod:`iam_lab.runs.checkpoint`
 ``best.safetensors``   weights of the epoch with the least validation error, or test error without a
-                       validation split; averaged ones where the recipe averages
+                       validation split; averaged ones where the recipe averages. Where it was deleted, of
+                       the epochs since; its metadata names the epoch
 ``summary.json``       only of a finished run: ``last``, ``best`` (least test error over epochs, as the paper
                        reports), ``selected`` (least validation error; null without a split), each a line of
                        metrics; counts, times, memory
@@ -132,7 +133,7 @@ class RunFolder:
         """What is run."""
         try:
             return from_plain(Config, self._header()["config"])
-        except (RecipeError, KeyError) as error:
+        except RecipeError as error:
             raise RunError(f"{self.config_file} is not a config of this version: {error}") from error
 
     def note_start(self, environment: Mapping[str, Any], after_epoch: int) -> None:
@@ -166,9 +167,16 @@ class RunFolder:
             return []
         *lines, _ = self.metrics_file.read_bytes().split(b"\n")
         try:
-            return [dict(json.loads(line)) for line in lines]
+            found = [json.loads(line) for line in lines]
         except ValueError as error:
             raise RunError(f"{self.metrics_file} has a line that is no JSON: {error}.") from error
+        for number, line in enumerate(found, 1):
+            if not isinstance(line, dict) or not isinstance(line.get("epoch"), int):
+                raise RunError(
+                    f"{self.metrics_file}, line {number}: {json.dumps(line)[:60]} is not the metrics of an epoch, "
+                    '{"epoch": N, ...}.'
+                )
+        return found
 
     def rewind(self, epoch: int) -> list[dict[str, Any]]:
         """Forget the lines after ``epoch``, which the run is about to write again, and give the others."""
@@ -192,7 +200,13 @@ class RunFolder:
         """The summary of a finished run."""
         if not self.finished:
             raise RunError(f"{self.path} is not finished: it has no {self.summary_file.name}.")
-        return read_json(self.summary_file)
+        summary = read_json(self.summary_file)
+        if not isinstance(summary.get("last"), dict):
+            raise RunError(
+                f"{self.summary_file} has no group 'last', the metrics of the last epoch. Delete the file and run "
+                "the same command again, which writes it anew."
+            )
+        return summary
 
     def _header(self) -> dict[str, Any]:
         if not self.exists:
@@ -202,6 +216,9 @@ class RunFolder:
             raise RunError(
                 f"{self.config_file} has format {header.get('format')!r}, this version reads {FORMAT}."
             )
+        for name, what in (("recipe", "the recipe it was made from"), ("config", "every field of the run")):
+            if name not in header:
+                raise RunError(f"{self.config_file} has no {name!r}, {what}: it was edited or cut short.")
         return header
 
 

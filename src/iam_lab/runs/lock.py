@@ -5,12 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from iam_lab.errors import RunError
 
 _held: set[Path] = set()
+
+
+class BusyError(RunError):
+    """Somebody else is making this run."""
 
 
 @contextmanager
@@ -21,7 +25,7 @@ def exclusive(folder: Path) -> Iterator[None]:
     """
     path = (folder / ".lock").resolve()
     if path in _held:  # the kernel's locks do not keep a process from itself
-        raise RunError(f"{folder} is being written by this very process.")
+        raise BusyError(f"{folder} is being written by this very process.")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -31,11 +35,12 @@ def exclusive(folder: Path) -> Iterator[None]:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
-            raise RunError(
+            raise BusyError(
                 f"{folder} is being written by {holder}. Wait for it, or choose another folder with --out."
             ) from error
-        os.truncate(descriptor, 0)
-        os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
+        with suppress(OSError):  # a courtesy to whoever comes second; of a full disk the next file will tell
+            os.truncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
         _held.add(path)
         try:
             yield

@@ -19,7 +19,7 @@ from iam_lab.recipes.schema import Config
 from iam_lab.train.data import RunData, build_data
 from iam_lab.train.few_labels import in_memory
 from iam_lab.train.numerics import autocast, seed_for
-from iam_lab.train.probe import check_probe, features, linear_probe
+from iam_lab.train.probe import features, linear_probe
 from iam_lab.train.supervised import Labelled, Supervised
 from iam_lab.train.task import Pause
 from torch_iam.guards import no_autocast
@@ -154,7 +154,6 @@ def _parts(count: int, size: int) -> list[int]:
 
 
 def _check(config: Config) -> None:
-    check_probe(config.probe)
     if config.training.batch_size < 2:
         raise RecipeError(
             "training.batch_size: among the views of one image each has its partner for certain; SimCLR learns from "
@@ -164,13 +163,6 @@ def _check(config: Config) -> None:
         raise RecipeError(
             "objective.options batch_fraction: the first rows of a batch are the first views, and an ascent on these "
             "alone would see no view beside its partner. Leave it out."
-        )
-    if config.simclr.temperature <= 0:
-        raise RecipeError(f"simclr.temperature is above 0, found {config.simclr.temperature}.")
-    if not config.simclr.projector or min(config.simclr.projector) < 1:
-        raise RecipeError(
-            "simclr.projector names the width of hidden layers and the number of outputs, such as 512 128; "
-            f"found {config.simclr.projector}."
         )
     if config.training.label_smoothing:
         raise RecipeError(

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from iam_lab.data import DataSpec, DeviceData, ImageSet, hold_out, load, spec_of
 from iam_lab.data.augment import build_augment
 from iam_lab.errors import RecipeError
+from iam_lab.recipes.ranges import check_values
 from iam_lab.recipes.schema import Config
 from iam_lab.train.numerics import field, seed_for
 
@@ -89,23 +90,8 @@ class Scaled:
 
 def build_data(config: Config, device: torch.device) -> RunData:
     """Read the data set of a config and bring it to the device."""
+    check_values(config)
     spec = spec_of(config.data.name)
-    if not 0 <= config.data.validation < 1:
-        raise RecipeError(
-            f"data.validation is a share of the images below 1, found {config.data.validation}."
-        )
-    for size, name in (
-        (config.training.batch_size, "training"),
-        (config.evaluation.batch_size, "evaluation"),
-        (config.measurement.batch_size, "measurement"),
-    ):
-        if size < 1:
-            raise RecipeError(f"{name}.batch_size is at least 1, found {size}.")
-    if config.training.batch_size % max(config.training.accumulate, 1) or config.training.accumulate < 1:
-        raise RecipeError(
-            f"training.accumulate must divide the batch of {config.training.batch_size}, "
-            f"found {config.training.accumulate}."
-        )
     if spec.streamed:
         from iam_lab.train.streamed import build_streamed
 
@@ -134,7 +120,8 @@ def _in_memory(config: Config, spec: DataSpec, device: torch.device) -> RunData:
     on_device = {split: images.to(device) for split, images in held.items()}
     plain = augmentation(config, spec, "none")
     part = config.training.batch_size // config.training.accumulate
-    if part > len(train):
+    few_labels = config.task in ("semi-supervised", "fixmatch")  # whose labelled batches go on over the ends
+    if part > len(train) and not few_labels:
         raise RecipeError(
             f"training.batch_size: {train.name} has {len(train)} images to train on, which do not fill one batch "
             f"of {part}. Choose at most {len(train) * config.training.accumulate}."
@@ -144,6 +131,7 @@ def _in_memory(config: Config, spec: DataSpec, device: torch.device) -> RunData:
         part,
         augment,
         seed=seed_for(config.seed, "data"),
+        over_ends=few_labels,
     )
     return RunData(
         spec=spec,
@@ -167,6 +155,6 @@ def _held(
 
 
 def _first(images: ImageSet, count: int) -> ImageSet:
-    if not 0 < count <= len(images):
+    if count > len(images):
         raise RecipeError(f"data.train_images must be from 1 to {len(images)}, found {count}.")
     return images.subset(torch.arange(count))

@@ -98,9 +98,9 @@ def few_labels(
         )
     data = build_data(config, device)
     images, augment = in_memory(data)
-    if semi.batch_size < 1 or semi.batch_size % parts:
+    if semi.batch_size % parts:
         raise RecipeError(
-            f"semi.batch_size is at least 1 and divisible by training.accumulate {parts}, found {semi.batch_size}."
+            f"semi.batch_size must be divisible by training.accumulate {parts}, found {semi.batch_size}."
         )
     seed = seed_for(config.seed, "labels")
     try:

@@ -164,10 +164,6 @@ def traceless(model: nn.Module, inputs: Tensor) -> Any:
 
 def _checked(config: Config) -> Fields:
     recipe = config.fixmatch
-    if not 0 <= recipe.threshold <= 1:
-        raise RecipeError(f"fixmatch.threshold is a probability, found {recipe.threshold}.")
-    if recipe.weight < 0:
-        raise RecipeError(f"fixmatch.weight is 0 or more, found {recipe.weight}.")
     if recipe.halve_rho_after is not None and config.objective.rho is None:
         raise RecipeError(
             f"fixmatch.halve_rho_after: objective {config.objective.name!r} has no radius; leave it out."

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import torch_iam as iam
 from iam_lab.recipes.schema import Measurement
 from iam_lab.train.data import RunData
 from iam_lab.train.task import Pause
 from torch_iam.divergence import Divergence
+from torch_iam.guards import mode
+from torch_iam.inputs import logits_of
 
 
 def measure(
@@ -22,7 +25,7 @@ def measure(
     pause: Pause,
     divergence: Divergence | None = None,
 ) -> dict[str, float | None]:
-    """The measurements of a recipe, by their names in the metrics.
+    """The measurements of a recipe, by their names in the metrics; None for what is not finite.
 
     Args:
         model: in evaluation mode while it is measured, and then as it was.
@@ -39,6 +42,8 @@ def measure(
     ]
     inputs = [images for images, _ in held]
     pause()
+    if not _answers(model, inputs):
+        return {"s_rho": None}  # the training is about to diverge; it goes on until its patience ends
     estimate = iam.local_inconsistency(
         model,
         inputs,
@@ -56,20 +61,35 @@ def measure(
     }
     if recipe.fisher:
         pause()
-        found["lambda_max_fisher"] = iam.fisher_lambda_max(
-            model,
-            inputs,
-            divergence=divergence,
-            tolerance=recipe.tolerance,
-            start=estimate.direction if estimate.best > 0 else None,
-            seed=seed,
-        ).value
+        start = estimate.direction if estimate.best > 0 else None
+        found["lambda_max_fisher"] = _finite(
+            lambda: (
+                iam.fisher_lambda_max(
+                    model, inputs, divergence=divergence, tolerance=recipe.tolerance, start=start, seed=seed
+                ).value
+            )
+        )
     if recipe.hessian:
-        pause()
         loss = nn.CrossEntropyLoss()
-        found["lambda_max_hessian"] = iam.hessian_lambda_max(
-            model, held, loss, tolerance=recipe.tolerance, seed=seed
-        ).value
         pause()
-        found["trace_hessian"] = iam.hessian_trace(model, held, loss, seed=seed).value
+        found["lambda_max_hessian"] = _finite(
+            lambda: iam.hessian_lambda_max(model, held, loss, tolerance=recipe.tolerance, seed=seed).value
+        )
+        pause()
+        found["trace_hessian"] = _finite(lambda: iam.hessian_trace(model, held, loss, seed=seed).value)
     return found
+
+
+@torch.no_grad()
+def _answers(model: nn.Module, batches: Iterable[Tensor]) -> bool:
+    """Whether all outputs are finite: nothing else can be measured."""
+    with mode(model, training=False):
+        return all(bool(logits_of(model(images)).isfinite().all()) for images in batches)
+
+
+def _finite(compute: Callable[[], float]) -> float | None:
+    """A number; None where the outputs are still finite, and their derivatives are no more."""
+    try:
+        return compute()
+    except FloatingPointError:
+        return None

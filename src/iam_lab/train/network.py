@@ -27,7 +27,7 @@ def build_network(config: Config, spec: DataSpec, image_size: int) -> nn.Module:
         spec: of its data.
         image_size: height and width of the images that it sees.
     """
-    with field("model"):
+    with field("model", config.model.options):
         model = build_model(
             config.model.name,
             classes=spec.classes,

@@ -29,6 +29,10 @@ def device_of(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # a CPU build of torch asserts that it has no CUDA
         raise RunError(f"There is no device {name!r} here: {str(error).splitlines()[0]}") from error
+    if device.type == "meta":
+        raise RunError(
+            "The device 'meta' has shapes and no numbers: choose cpu, or cuda where there is a GPU."
+        )
     return device
 
 
@@ -97,11 +101,21 @@ def scaler_for(training: Training, device: torch.device) -> torch.amp.GradScaler
 
 
 @contextmanager
-def field(name: str) -> Iterator[None]:
-    """Say which group of a recipe's fields a mistake is in."""
+def field(name: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Say which group of a recipe's fields a mistake is in; one of type is in its options, if it has any.
+
+    >>> with field("model", {"hidden": "abc"}):
+    ...     "abc" < 1
+    Traceback (most recent call last):
+        ...
+    iam_lab.errors.RecipeError: model.options hidden='abc': '<' not supported between instances of 'str' and 'int'
+    """
     try:
         yield
     except RecipeError:
         raise
-    except (ValueError, TypeError) as error:
+    except TypeError as error:
+        told = ", ".join(f"{option}={value!r}" for option, value in (options or {}).items())
+        raise RecipeError(f"{name}.options {told}: {error}" if told else f"{name}: {error}") from error
+    except (ValueError, ArithmeticError) as error:
         raise RecipeError(f"{name}: {error}") from error

@@ -38,7 +38,7 @@ def build_objective(
         arguments |= {"seed": seed, "divergence": divergence}
     if recipe.name != "plain" and not recipe.norms_and_biases:
         arguments["params"] = iam.no_norms_and_biases
-    with field("objective"):
+    with field("objective", recipe.options):
         objective: iam.Objective = CLASSES[recipe.name](model, **arguments, **recipe.options)
     return objective
 

@@ -44,7 +44,7 @@ def build_optimizer(model: nn.Module, recipe: Optimizer, training: Training) -> 
     lr = (
         torch.tensor(recipe.lr, device=device) if training.cuda_graph and device.type == "cuda" else recipe.lr
     )
-    with field("optimizer"):
+    with field("optimizer", recipe.options):
         optimizer: torch.optim.Optimizer = found(_groups(model, recipe), lr=lr, **options)
     return optimizer
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from iam_lab.errors import RecipeError
 from iam_lab.models import Encoder
 from iam_lab.recipes.few_labels import Probe
 from iam_lab.train.data import RunData
@@ -45,7 +43,6 @@ def linear_probe(
     >>> probed["test_error"], "probe_train_loss" in probed
     (0.0, True)
     """
-    check_probe(recipe)
     inputs, labels = found["train"]
     classifier = _zero(inputs.shape[1], classes, inputs.device)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
@@ -62,19 +59,6 @@ def linear_probe(
         prefix = "probe_train" if split == "train" else split
         told |= {f"{prefix}_{name}": value for name, value in errors(classifier, [judged], pause).items()}
     return told
-
-
-def check_probe(recipe: Probe) -> None:
-    """Refuse a probe that cannot be trained; a run asks before its first step, long before its first probe."""
-    if recipe.epochs < 1 or recipe.batch_size < 1:
-        raise RecipeError(
-            "probe.epochs and probe.batch_size are at least 1; "
-            f"found {recipe.epochs} and {recipe.batch_size}."
-        )
-    if not (math.isfinite(recipe.lr) and recipe.lr > 0):
-        raise RecipeError(f"probe.lr is a number above 0, such as 0.001; found {recipe.lr}.")
-    if not (math.isfinite(recipe.weight_decay) and recipe.weight_decay >= 0):
-        raise RecipeError(f"probe.weight_decay is a number, 0 or more; found {recipe.weight_decay}.")
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from iam_lab.runs.folder import RunFolder
 from iam_lab.train.clock import Clock
 from iam_lab.train.numerics import device_of, numerics, seed_for
 from iam_lab.train.stop import Stop, stoppable
-from iam_lab.train.summary import chosen_by, finite, is_better, peak_memory, summarized
+from iam_lab.train.summary import chosen_by, finite, is_better, least, peak_memory, summarized
 from iam_lab.train.task import Task, build_task
 from iam_lab.train.trainer import Trainer
 from iam_lab.train.watch import Progress, Watcher
@@ -82,6 +82,10 @@ class Run:
         config: what is run.
         trainer: what makes the steps.
         stop: whether it has been asked to end.
+
+    Attributes:
+        lines: the metrics of all epochs.
+        forgotten: how many of them, the first ones, have no weights in ``best.safetensors`` to compare with.
     """
 
     def __init__(self, folder: RunFolder, config: Config, trainer: Trainer, stop: Stop) -> None:
@@ -89,15 +93,18 @@ class Run:
         self.lines: list[dict[str, Any]] = []
         self.watchers: Sequence[Watcher] = ()
         self.clock = Clock()
+        self.forgotten = 0
 
     def resume(self) -> None:
         """Take up the checkpoint, if there is one."""
         before = 0.0
         if self.folder.checkpoint.exists():
             state = checkpoint.load(self.folder.checkpoint, self.config, self.trainer.device)
-            self.trainer.load_state_dict(state["trainer"])
-            before = float(state["seconds"])
+            with checkpoint.taken_up(self.folder.checkpoint):
+                self.trainer.load_state_dict(state["trainer"])
+                before = float(state["seconds"])
         self.lines = self.folder.rewind(self.trainer.epoch)
+        self._mend_best()
         self.clock = Clock(self.trainer.step, before)
 
     def to_the_end(self) -> dict[str, Any]:
@@ -138,10 +145,8 @@ class Run:
             self.step()
         line = self._judged()
         self.folder.append(line)
-        metric = chosen_by(self.config)
-        if is_better(line, self.lines, metric):
-            told = {"epoch": line["epoch"], "chosen_by": metric, metric: line[metric]}
-            checkpoint.save_weights(self.folder.best, trainer.judged.state_dict(), told)
+        if is_better(line, self.lines[self.forgotten :], chosen_by(self.config)):
+            self._keep_best(line)
         self.lines.append(line)
         trainer.begin_epoch()
         self.clock = Clock(trainer.step)
@@ -192,6 +197,25 @@ class Run:
             "peak_memory_gib": peak_memory(trainer.device),
         }
         return finite({"epoch": epoch, "step": trainer.step, **values}) | {"timing": timing}
+
+    def _keep_best(self, line: Mapping[str, Any]) -> None:
+        metric = chosen_by(self.config)
+        told = {"epoch": line["epoch"], "chosen_by": metric, metric: line[metric]}
+        checkpoint.save_weights(self.folder.best, self.trainer.judged.state_dict(), told)
+
+    def _mend_best(self) -> None:
+        """Where the best weights were deleted, keep the best of the epochs that are not gone with them.
+
+        These are the last one, if nothing has moved since, and those to come. The file says which epoch it is of.
+        """
+        trainer, metric = self.trainer, chosen_by(self.config)
+        if self.folder.best.exists() or least(self.lines, metric) is None:
+            return
+        self.forgotten = len(self.lines)
+        at_its_end = trainer.step == min(trainer.epoch * trainer.steps_per_epoch, trainer.steps)
+        if at_its_end and self.lines[-1].get(metric) is not None:
+            self._keep_best(self.lines[-1])
+            self.forgotten -= 1
 
     def _save(self) -> None:
         state = {"trainer": self.trainer.state_dict(), "seconds": self.clock.seconds}

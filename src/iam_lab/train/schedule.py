@@ -35,8 +35,15 @@ def build_rates(schedule: Schedule, optimizer: Optimizer, steps: int, steps_per_
     """The schedule over ``steps`` steps in all."""
     if schedule.name in SHAPES:
         return ClosedForm(optimizer, factor(schedule, steps))
-    with field("schedule"):
-        return TorchRates(optimizer, schedule, steps_per_epoch)
+    with field("schedule", schedule.options):
+        rates = TorchRates(optimizer, schedule, steps_per_epoch)
+    enough, due = getattr(rates.scheduler, "total_steps", None), (steps - 1) // rates.interval
+    if enough is not None and enough < due:
+        raise RecipeError(
+            f"schedule.options: {schedule.name} ends after {enough} steps, and is to make {due}, one "
+            f"{'a step' if rates.interval == 1 else 'an epoch'}: write total_steps={due + 1}."
+        )
+    return rates
 
 
 def factor(schedule: Schedule, steps: int) -> Factor:
@@ -119,7 +126,8 @@ class TorchRates:
     def set(self, step: int) -> None:
         """Step the scheduler, where a step is due."""
         if step > 0 and step % self.interval == 0:
-            self.scheduler.step()
+            with field("schedule"):
+                self.scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
         """The scheduler's."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from types import FrameType
+from typing import Any
 
 from iam_lab.errors import Interrupted
 
@@ -18,6 +20,11 @@ class Stop:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a signal has come."""
+        return self.signal is not None
 
     def check(self) -> None:
         """Raise where the run is to end.
@@ -36,22 +43,41 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Turn the first signal into a request; the second one acts at once, as it always did."""
+    """Turn the first signal into a request; the second one acts at once, as it always did.
+
+    In a process that another one of ours has started the second one does nothing: a whole group is often
+    signalled, the parent passes that on, and what comes twice was asked for once. The parent may still kill.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
         yield stop
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def request(number: int, frame: FrameType | None) -> None:
         stop.signal = number
         for each, handler in before.items():
-            signal.signal(each, handler)
+            signal.signal(each, _nothing if parent_process() else handler)
 
-    for number in SIGNALS:
-        signal.signal(number, request)
-    try:
+    with heard(request) as before:
         yield stop
+
+
+@contextmanager
+def heard(handler: Callable[[int, FrameType | None], None]) -> Iterator[dict[int, Any]]:
+    """Handle Ctrl-C and SIGTERM by ``handler``, and give the handlers that were there before.
+
+    A signal that is ignored stays so: whoever started us (nohup, a shell's background) wants it that way.
+    """
+    found: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: old for number, old in found.items() if old not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handler)
+    try:
+        yield before
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """A handler, since Python complains of a signal that is on its way when its handler goes."""

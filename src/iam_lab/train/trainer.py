@@ -10,6 +10,7 @@ from torch import nn
 
 import torch_iam as iam
 from iam_lab.errors import RecipeError, RunError
+from iam_lab.recipes.ranges import check_values
 from iam_lab.recipes.schema import Config
 from iam_lab.train.average import Average
 from iam_lab.train.numerics import field, random_state, restore_random_state, scaler_for
@@ -19,6 +20,10 @@ from iam_lab.train.task import Task
 from iam_lab.train.totals import Totals
 from iam_lab.train.update import Update
 from torch_iam.capture import CapturedStep
+
+
+class DivergedError(RunError):
+    """A training is lost."""
 
 
 class Trainer:
@@ -106,11 +111,11 @@ class Trainer:
         """Give up where the training is lost; here the CPU waits for the device.
 
         Raises:
-            RunError: so many steps in a row were not finite.
+            DivergedError: so many steps in a row were not finite.
         """
         run = int(self.update.run)
         if run >= self.config.training.patience:
-            raise RunError(self._diverged(run))
+            raise DivergedError(self._diverged(run))
 
     def counts(self) -> dict[str, Any]:
         """Counts since the run began, and the learning rate of the last step."""
@@ -189,7 +194,8 @@ class Trainer:
 
 
 def _check(config: Config, device: torch.device) -> None:
-    """What cannot go together."""
+    """What cannot be, or cannot go together."""
+    check_values(config)
     training = config.training
     if training.cuda_graph and device.type == "cuda":
         for wrong, what in (
@@ -198,7 +204,3 @@ def _check(config: Config, device: torch.device) -> None:
         ):
             if wrong:
                 raise RecipeError(f"training.cuda_graph does not go with {what}.")
-    if training.epochs < 1 or (training.steps is not None and training.steps < 1):
-        raise RecipeError("training.epochs and training.steps are at least 1.")
-    if config.evaluation.every < 1 or training.patience < 1:
-        raise RecipeError("evaluation.every and training.patience are at least 1.")

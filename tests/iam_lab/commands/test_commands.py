@@ -94,7 +94,7 @@ def test_fields_of_every_kind(iam: Command) -> None:
         (("train", "digits-sgd", "--training.batch-size", "2000"), "which do not fill one batch of 2000"),
         (
             ("train", "digits-sgd", "--evaluation.batch-size", "0"),
-            "evaluation.batch_size is at least 1, found 0",
+            "evaluation.batch_size must be an integer of 1 or more, found 0",
         ),
         (
             ("train", "digits-semi-sgd", "--semi.labels", "5005"),
@@ -139,6 +139,29 @@ def test_fields_of_every_kind(iam: Command) -> None:
             ("sweep", "digits-sgd", "--space", "task=fixmatch,simclr", "semi.labels=40,400"),
             "the task 'simclr' never looks at it",
         ),
+        (
+            ("train", "digits-sgd", "--optimizer.lr", "nan"),
+            "optimizer.lr must be a finite number of 0 or more",
+        ),
+        (("train", "digits-sgd", "--schedule.milestones", "5", "10"), "of 20 write 0.25 0.5"),
+        (
+            ("train", "digits-sgd", "--measurement.restarts", "0"),
+            "measurement.restarts must be an integer of 1",
+        ),
+        (
+            ("train", "digits-iam-d", "--objective.sub-batch", "7"),
+            "objective.sub_batch must divide the batch of 64",
+        ),
+        (("train", "digits-sgd", "--device", "meta"), "'meta' has shapes and no numbers"),
+        (("reproduce", "digits-sgd", "--set", "training.clip_norm=0"), "training.clip_norm must be"),
+        (("study", "--set", "measurement.tolerance=-1", "--dry-run"), "measurement.tolerance must be"),
+        (("reproduce", "digits-sgd", "--seeds", "0"), "--seeds must be an integer of 1 or more, found 0"),
+        (("study", "--seeds", "-1"), "--seeds must be an integer of 1 or more, found -1"),
+        (("bench", "--model", "nosuch"), "--model: There is no model 'nosuch'"),
+        (("bench", "--batch", "-1"), "--batch must be an integer of 1 or more, found -1"),
+        (("bench", "--batch", "6"), "--batch must be a multiple of 4 for the row 'IAM-D m=B/4', found 6"),
+        (("bench", "--rounds", "0"), "--rounds must be an integer of 1 or more, found 0"),
+        (("data", "get"), "needs the name of a data set; there are cifar10,"),
         (("data", "check", "nothing"), "There is no data set 'nothing'"),
         (("data", "get", "nothing"), "There is no data set 'nothing'"),
         (("trian",), "Did you mean 'iam train'"),
@@ -173,6 +196,8 @@ def test_another_task_may_be_chosen(changed: tuple[str, ...], iam: Command) -> N
 
 
 def test_a_mistake_leaves_no_run_behind(iam: Command) -> None:
+    assert iam("train", "digits-sgd", "--training.label-smoothing", "2")[0] == 1
+    assert not Path("runs").exists()
     assert iam("train", "digits-sgd", "--model.name", "wrn-16", "--out", "mine")[0] == 1
     assert not RunFolder(Path("mine")).exists
     assert iam("train", "digits-sgd", *FLAGS, "--out", "mine")[0] == 0
@@ -219,7 +244,8 @@ def test_sweep_on_a_grid_and_by_tpe(iam: Command) -> None:
     status, out, err = iam(*grid)
     assert status == 0, err
     assert out.count("validation_error") == 3
-    written = json.loads(Path("runs/sweep-digits-iam-d-seed0.json").read_text())
+    (file,) = Path("runs").glob("sweep-digits-iam-d-*-seed0.json")
+    written = json.loads(file.read_text())
     errors = [trial["validation_error"] for trial in written["trials"]]
     assert len(errors) == 2
     assert errors == sorted(errors)

@@ -112,6 +112,15 @@ def test_fine_tuning_counts_steps() -> None:
 def test_few_labels(name: str, model: str, beta: float | None, rho: float, labels: int) -> None:
     fields = ("model.name", "objective.beta", "objective.rho", "semi.labels", "optimizer.weight_decay")
     assert values(name, *fields) == (model, beta, rho, labels, 5e-4)
+    assert ("ours is the minimum over epochs" in RECIPES[name].note) == name.startswith("fix-match")
+
+
+@pytest.mark.parametrize(
+    "name", ["semi-cifar10-250-iam-d", "semi-cifar100-2500-sgd", "semi-cifar10-4000-sam"]
+)
+def test_few_labels_train_as_the_main_experiments_at_a_constant_rate(name: str) -> None:
+    fields = ("optimizer.lr", "schedule.name", "training.label_smoothing", "training.batch_size")
+    assert values(name, *fields, "semi.batch_size") == (0.1, "constant", 0.1, 128, 384)
 
 
 def test_fixmatch_is_as_published_and_as_released() -> None:
@@ -121,6 +130,11 @@ def test_fixmatch_is_as_published_and_as_released() -> None:
     assert values(name, *shared, "training.ema") == (2**20, 64, 448, 0.03, 0.99)
     assert values(name, *fields) == (True, "cosine-7-16", "fixmatch-strong", "all")
     assert values(name, "fixmatch.threshold", "fixmatch.weight") == (0.95, 1.0)
+    decay = ("optimizer.weight_decay", "optimizer.decay_norms_and_biases", "optimizer.options")
+    assert values(name, *decay) == (5e-4, False, {"momentum": 0.9, "nesterov": True})
+    assert values(name, "training.label_smoothing", "model.options") == (0.0, {})
+    assert values(f"{name}-released", *decay) == (1e-3, True, {"momentum": 0.9})
+    assert values(f"{name}-released", "model.options") == ({"extra_block": True},)
     assert values(f"{name}-released", *shared, "training.ema") == (2**20, 64, 448, 0.03, 0.999)
     assert values(f"{name}-released", *fields) == (False, "cosine", "released-strong", "chosen")
     assert RECIPES[f"{name}-released"].config.objective.options == {"start_norm": 3.0}
@@ -139,6 +153,10 @@ def test_simclr() -> None:
     warmup = ("schedule.name", "schedule.warmup_steps", "evaluation.every", "probe.epochs")
     assert values("simclr-cifar100-sgd", *warmup) == ("cosine", 10 * 48, 5, 20)
     assert values("simclr-cifar10-iam-d", "simclr.projector", "simclr.temperature") == ((512, 128), 0.5)
+    objective = ("objective.beta", "objective.rho", "objective.options")
+    assert values("simclr-cifar100-iam-d", *objective) == (1.0, 0.1, {"start_norm": 3.0})
+    others = ("optimizer.options", "data.augment", "training.label_smoothing")
+    assert values("simclr-cifar10-sgd", *others) == ({"momentum": 0.9}, "simclr", 0.0)
 
 
 def test_grids_have_the_sizes_of_the_paper() -> None:
@@ -181,6 +199,7 @@ def test_released_variants_mark_nothing_that_the_released_code_says() -> None:
     assert set(base.unstated) - set(variant.unstated) == said
     assert "script's default is 0.05" in variant.note
     assert "three batches of BatchNorm there, with a fourth" in variant.note
+    assert "as do the passes at the random start and at the perturbed weights" in variant.note
     for recipe in RECIPES.values():
         if recipe.name.endswith("-released"):
             differing = changes(RECIPES[recipe.name.removesuffix("-released")].config, recipe.config)
@@ -238,6 +257,20 @@ def test_where_the_networks_differ_is_noted() -> None:
 )
 def test_the_start_is_compared_with_the_script_of_its_own_experiment(name: str, there: str) -> None:
     assert f"({there})" in RECIPES[name].unstated["objective.options.start_norm"]
+
+
+def test_notes_of_data_sets() -> None:
+    assert all("Images stay 28 x 28." in RECIPES[f"tab1-fashion-mnist-{m}"].note for m in ("sgd", "iam-d"))
+    assert "better of 200 and 400 epochs" in RECIPES["tab1-fashion-mnist-sgd-400"].note
+    assert "by ImageNet's mean and deviation" in RECIPES["tab1-svhn-sam"].note
+    assert RECIPES["tab1-cifar10-sam"].note == ""
+
+
+def test_few_labels_of_digits_are_not_tuned() -> None:
+    for name, recipe in RECIPES.items():
+        if name.startswith("few-labels-"):
+            assert ("not tuned" in recipe.note) == (recipe.config.objective.rho is not None), name
+            assert "chosen" not in recipe.note
 
 
 def test_what_simclr_compares_is_marked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from tests.iam_lab.train.configs import tiny
 from tests.iam_lab.train.test_killed import left_behind
 
@@ -22,6 +24,7 @@ from iam_lab.runs.checkpoint import load, load_weights, save
 from iam_lab.runs.folder import RunFolder, find_runs
 from iam_lab.runs.lock import exclusive
 from iam_lab.train.run import train
+from iam_lab.train.supervised import Supervised
 
 SHORT = tiny(training__epochs=2, measurement__every=0)
 
@@ -113,6 +116,9 @@ class Malicious:
         ([1, 2], "written by another program"),
         (Malicious(), "would run code"),
         ({"kind": "iam-run", "format": 99}, "has format 99"),
+        ({"kind": "iam-run"}, "has format None"),
+        ({"kind": "iam-run", "format": 1}, "lacks its config or its state"),
+        ({"kind": "iam-run", "format": 1, "config": {}, "state": 3}, "lacks its config or its state"),
     ],
 )
 def test_foreign_checkpoint(content: Any, message: str, tmp_path: Path) -> None:
@@ -148,6 +154,94 @@ def test_damaged_checkpoint_stops_a_run_and_stays(tmp_path: Path) -> None:
         train(folder, SHORT, device="cpu")
     assert folder.checkpoint.read_bytes() == b"not a checkpoint"
     assert len(folder.metrics()) == 2
+
+
+def spoiled(folder: RunFolder, change: Callable[[dict[str, Any]], Any]) -> None:
+    """An unfinished run whose checkpoint is well labelled, and holds something else."""
+    train(folder, SHORT, device="cpu")
+    folder.summary_file.unlink()
+    content = torch.load(folder.checkpoint, weights_only=True)
+    change(content["state"])
+    torch.save(content, folder.checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict.clear, "it has no 'trainer'"),
+        (lambda state: state["trainer"].pop("rates"), "it has no 'rates'"),
+        (lambda state: state["trainer"]["model"].popitem(), r"Error\(s\) in loading state_dict"),
+        (lambda state: state["trainer"].update(model=3), "state_dict to be dict-like"),
+        (
+            lambda state: state["trainer"]["optimizer"].update(param_groups=[]),
+            "different number of parameter",
+        ),
+    ],
+    ids=["empty", "no rates", "fewer weights", "no weights", "no groups"],
+)
+def test_a_checkpoint_with_a_foreign_state(change: Any, message: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    spoiled(folder, change)
+    with pytest.raises(RunError, match=rf"last\.ckpt is no state of this run: .*{message}") as raised:
+        train(folder, SHORT, device="cpu")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("line", ["3", '{"a": 1}', "[1, 2]", '{"epoch": "one"}'])
+def test_metrics_that_are_no_lines_of_epochs(line: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.append({"epoch": 1})
+    folder.metrics_file.write_text(folder.metrics_file.read_text() + line + "\n")
+    with pytest.raises(RunError, match=r"metrics\.jsonl, line 2: .* is not the metrics of an epoch"):
+        folder.metrics()
+
+
+def test_a_summary_of_nothing(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    train(folder, SHORT, device="cpu")
+    summary = folder.summary()
+    folder.summary_file.write_text("{}")
+    with pytest.raises(RunError, match=r"summary\.json has no group 'last'.*Delete the file"):
+        train(folder, SHORT, device="cpu")
+    folder.summary_file.unlink()
+    assert train(folder, SHORT, device="cpu")["last"] == summary["last"]
+
+
+@pytest.mark.parametrize("name", ["config", "recipe"])
+def test_a_config_without_its_group(name: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.begin("mine", Config())
+    content = json.loads(folder.config_file.read_text())
+    del content[name]
+    folder.config_file.write_text(json.dumps(content))
+    with pytest.raises(RunError, match=rf"config\.json has no '{name}'"):
+        folder.config()
+
+
+def best_epoch(folder: RunFolder) -> int:
+    with safe_open(folder.best, "pt") as file:
+        return int(json.loads(file.metadata()["run"])["epoch"])
+
+
+def test_deleted_weights_are_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the last epoch are still there; of the others the best to come is kept, and says which it is."""
+    config = tiny(measurement__every=0, training__epochs=3)
+    errors = iter([30.0, 10.0, 20.0])
+    judged = Supervised.evaluate
+
+    def evaluate(*arguments: Any) -> dict[str, float]:
+        return {**judged(*arguments), "validation_error": next(errors)}
+
+    monkeypatch.setattr(Supervised, "evaluate", evaluate)
+    folder = RunFolder(tmp_path / "run")
+    train(folder, config, device="cpu")
+    assert best_epoch(folder) == 2
+    folder.best.unlink()
+    folder.summary_file.unlink()
+    train(folder, config, device="cpu")
+    assert best_epoch(folder) == 3
+    last = torch.load(folder.checkpoint, weights_only=True)["state"]["trainer"]["average"]
+    assert all(torch.equal(weight, last[name]) for name, weight in load_weights(folder.best).items())
 
 
 def test_missing_metrics(tmp_path: Path) -> None:
@@ -197,6 +291,19 @@ def test_two_runs_in_this_process(tmp_path: Path) -> None:
         pass
     with exclusive(tmp_path):
         pass
+
+
+def test_a_full_disk_does_not_keep_from_locking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name in the lock is a courtesy."""
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("write", "truncate"):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, name, full)
+            with exclusive(tmp_path):
+                pass
 
 
 def hold(folder: str, ready: Any, go: Any) -> None:

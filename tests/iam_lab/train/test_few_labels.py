@@ -77,6 +77,12 @@ def test_fewer_labels_than_a_batch_go_on_over_the_end_of_a_pass() -> None:
     assert torch.equal(labels, batches[4][1])
 
 
+def test_fewer_images_than_a_batch_are_enough_where_batches_go_on() -> None:
+    made = task(data__train_images=48, semi__labels=10, training__batch_size=50)
+    (images, unlabelled), _ = next(made.batches())
+    assert (len(images), len(unlabelled)) == (50, 12)
+
+
 def test_a_batch_has_images_with_and_without_labels() -> None:
     (images, unlabelled), labels = next(task().batches())
     assert (images.shape, unlabelled.shape, labels.shape) == ((6, 1, 8, 8), (12, 1, 8, 8), (6,))
@@ -163,7 +169,7 @@ def test_a_state_with_other_labels_is_refused() -> None:
             {"semi__batch_size": 101},
             "semi.batch_size: there are 100 images .* batch of 101. Choose at most 100",
         ),
-        ({"semi__batch_size": 0}, "semi.batch_size is at least 1"),
+        ({"semi__batch_size": 0}, "semi.batch_size must be an integer of 1 or more, found 0"),
         ({"training__accumulate": 3, "semi__batch_size": 13}, "divisible by training.accumulate 3"),
         ({"objective__options": {}, "objective__sub_batch": 3}, "objective.sub_batch"),
     ],

@@ -211,8 +211,12 @@ def test_the_radius_is_halved_on_time_also_in_a_resumed_run(accumulate: int) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"fixmatch__threshold": 1.5}, "fixmatch.threshold is a probability"),
-        ({"fixmatch__weight": -1.0}, "fixmatch.weight is 0 or more"),
+        ({"fixmatch__threshold": 1.5}, "fixmatch.threshold must be from 0 to 1, found 1.5"),
+        (
+            {"fixmatch__weight": float("inf")},
+            "fixmatch.weight must be a finite number of 0 or more, found inf",
+        ),
+        ({"fixmatch__halve_rho_after": 0}, "fixmatch.halve_rho_after must be an integer of 1 or more"),
         ({"fixmatch__strong": "strongest"}, "fixmatch.strong: There is no augmentation 'strongest'"),
         ({"objective": "plain", "fixmatch__halve_rho_after": 1}, "'plain' has no radius"),
         ({"semi__labels": None}, "the task 'fixmatch' needs the number of labelled images"),

@@ -190,18 +190,21 @@ def test_s_rho_is_measured_with_the_divergence_of_the_training() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"simclr__temperature": 0.0}, "simclr.temperature is above 0"),
-        ({"simclr__projector": ()}, "simclr.projector"),
+        ({"simclr__temperature": 0.0}, "simclr.temperature must be a finite number above 0, found 0.0"),
+        ({"simclr__projector": ()}, "simclr.projector must be one or more integers above 0"),
         ({"training__label_smoothing": 0.1}, "training.label_smoothing is 0.1, but NT-Xent has no labels"),
         ({"training__accumulate": 2}, "training.accumulate: the loss of SimCLR compares all views"),
         ({"objective__options": {}, "objective__sub_batch": 12}, "objective.sub_batch: the loss of SimCLR"),
         ({"measurement__hessian": True}, "measurement.hessian needs a loss with labels"),
         ({"model__name": "timm:resnet18", "model__options": {}}, "has no features"),
-        ({"probe__epochs": 0}, "probe.epochs and probe.batch_size are at least 1; found 0 and 32"),
-        ({"probe__batch_size": -1}, "probe.epochs and probe.batch_size are at least 1; found 2 and -1"),
-        ({"probe__lr": -1.0}, "probe.lr is a number above 0, such as 0.001; found -1.0"),
-        ({"probe__lr": math.nan}, "probe.lr is a number above 0"),
-        ({"probe__weight_decay": -1.0}, "probe.weight_decay is a number, 0 or more; found -1.0"),
+        ({"probe__epochs": 0}, "probe.epochs must be an integer of 1 or more, found 0"),
+        ({"probe__batch_size": -1}, "probe.batch_size must be an integer of 1 or more, found -1"),
+        ({"probe__lr": -1.0}, "probe.lr must be a finite number above 0, found -1.0"),
+        ({"probe__lr": math.nan}, "probe.lr must be a finite number above 0, found nan"),
+        (
+            {"probe__weight_decay": -1.0},
+            "probe.weight_decay must be a finite number of 0 or more, found -1.0",
+        ),
         ({"training__batch_size": 1}, "SimCLR learns from 2 images or more, found 1"),
         (
             {"data__augment": "none"},

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from tests.iam_lab.train.configs import tiny
 from torch import nn
 
-from iam_lab.errors import RecipeError
+from iam_lab.errors import RecipeError, RunError
 from iam_lab.recipes.schema import Config, Optimizer, Schedule, Training
+from iam_lab.runs.folder import RunFolder
 from iam_lab.train.average import Average
+from iam_lab.train.numerics import device_of
 from iam_lab.train.optimizers import build_optimizer
-from iam_lab.train.schedule import build_rates, factor
+from iam_lab.train.run import train
+from iam_lab.train.schedule import TorchRates, build_rates, factor
 from iam_lab.train.supervised import Supervised
 from iam_lab.train.trainer import Trainer
 from iam_lab.train.update import Update
@@ -146,6 +150,7 @@ def test_norms_and_biases_may_be_left_out_of_the_decay() -> None:
         (Optimizer(options={"momentun": 0.9}), "SGD has no 'momentun'; it has momentum"),
         (Optimizer(lr=-1.0), "optimizer: Invalid learning rate"),
         (Optimizer("Adadelta", options={"rho": 2.0}), "optimizer: Invalid rho"),
+        (Optimizer(options={"momentum": "abc"}), "optimizer.options momentum='abc': '<' not supported"),
     ],
 )
 def test_optimizers_that_cannot_be(optimizer: Optimizer, message: str) -> None:
@@ -157,13 +162,19 @@ def test_optimizers_that_cannot_be(optimizer: Optimizer, message: str) -> None:
     ("changes", "message"),
     [
         ({"model__name": "wrn-16"}, "model: There is no model 'wrn-16'"),
-        ({"model__options": {"width": "wide"}}, "model"),
+        ({"model__options": {"width": "wide"}}, "model.options width='wide'"),
+        ({"model__name": "mlp", "model__options": {"hidden": "abc"}}, "model.options hidden='abc': "),
+        (
+            {"schedule__name": "OneCycleLR", "schedule__options": {"max_lr": 0.1, "total_steps": 5}},
+            "schedule.options: OneCycleLR ends after 5 steps, and is to make 11, .* write total_steps=12",
+        ),
+        ({"data__image_size": 0}, "data.image_size must be an integer of 1 or more"),
         ({"data__train_images": 10**6}, "data.train_images must be from 1 to"),
         ({"data__augment": "flipp"}, "data.augment: There is no augmentation"),
-        ({"data__validation": 1.5}, "data.validation is a share"),
+        ({"data__validation": 1.5}, "data.validation must be a share of 0 or more and below 1, found 1.5"),
         ({"objective__sub_batch": 5}, "sub_batch must divide"),
         ({"objective__options": {"start": "carried"}}, "objective: start must be one of"),
-        ({"objective__rho": -1.0}, "objective: rho must be a finite number above 0"),
+        ({"objective__rho": -1.0}, "objective.rho must be a finite number above 0, found -1.0"),
         ({"schedule__name": "cosin"}, "schedule.name must be one of"),
         ({"schedule__name": "ReduceLROnPlateau"}, "follows a metric"),
         ({"training__accumulate": 5}, "training.accumulate must divide the batch of 24"),
@@ -175,11 +186,11 @@ def test_optimizers_that_cannot_be(optimizer: Optimizer, message: str) -> None:
             {"training__batch_size": 200, "training__accumulate": 2},
             "do not fill one batch of 100. Choose at most 144",
         ),
-        ({"training__batch_size": 0}, "training.batch_size is at least 1, found 0"),
-        ({"evaluation__batch_size": 0}, "evaluation.batch_size is at least 1, found 0"),
-        ({"measurement__batch_size": -5}, "measurement.batch_size is at least 1, found -5"),
-        ({"training__ema": 2.0}, "training.ema: the decay is in"),
-        ({"training__epochs": 0}, "at least 1"),
+        ({"training__batch_size": 0}, "training.batch_size must be an integer of 1 or more, found 0"),
+        ({"evaluation__batch_size": 0}, "evaluation.batch_size must be an integer of 1 or more, found 0"),
+        ({"measurement__batch_size": -5}, "measurement.batch_size must be an integer of 1 or more, found -5"),
+        ({"training__ema": 2.0}, "training.ema must be a share of 0 or more and below 1, found 2.0"),
+        ({"training__epochs": 0}, "training.epochs must be an integer of 1 or more, found 0"),
         ({"measurement__split": "validation", "data__validation": 0.0}, "There are no validation images"),
     ],
 )
@@ -199,6 +210,37 @@ def attempt(config: Config) -> None:
     trainer = Trainer(config, task, CPU)
     trainer.advance()
     task.measure(task.model, lambda: None)
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_scheduler_of_torch_that_fails_on_the_way_is_named(epochs: int) -> None:
+    """With one epoch it is never asked for the step that it cannot make."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    schedule = Schedule("CosineAnnealingWarmRestarts", options={"T_0": 1, "T_mult": 1}, every="epoch")
+    rates = build_rates(schedule, optimizer, steps=2 * epochs, steps_per_epoch=2)
+    assert isinstance(rates, TorchRates)
+    rates.scheduler.T_0 = rates.scheduler.T_i = "one"  # type: ignore[attr-defined]
+    for step in range(2 * epochs):
+        if step == 2:
+            with pytest.raises(RecipeError, match=r"^schedule: "):
+                rates.set(step)
+            return
+        rates.set(step)
+
+
+def test_devices_without_numbers_are_refused() -> None:
+    with pytest.raises(RunError, match="'meta' has shapes and no numbers"):
+        device_of("meta")
+
+
+@pytest.mark.parametrize("rate", [1e30, 1e20])
+def test_what_is_about_to_diverge_is_not_measured(rate: float, tmp_path: Path) -> None:
+    """An epoch too short for its patience to end; the numbers are null, and the run goes on to say why."""
+    changes = {"optimizer__lr": rate, "schedule__warmup_steps": 0, "measurement__fisher": True}
+    config = tiny(**changes, measurement__every=1, measurement__hessian=True, training__epochs=1)
+    summary = train(RunFolder(tmp_path), config, device="cpu")
+    assert summary["skipped_steps"] > 0
+    assert summary["last"]["s_rho"] is None
 
 
 def test_accumulated_parts_give_the_gradient_of_the_batch() -> None:
