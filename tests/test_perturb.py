@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from tests.cases import CASES, Case
-from torch import Tensor, nn
+from torch import nn
 
-from torch_iam.perturb import Visit, gradients, jacobian_vector, owned, unwrapped
+from torch_iam.perturb import Visit, gradients, owned, unwrapped
 
 EAGER = [case for case in CASES if case.name != "compiled"]
 
@@ -35,36 +33,6 @@ def test_recurrent_networks_move_too() -> None:
     moved = {name: weight.detach() + 1 for name, weight in model.named_parameters()}
     with torch.no_grad():
         assert not torch.equal(visit.at(moved)[0], visit.clean()[0])
-
-
-class _NoForwardMode(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return g * x.cos()
-
-
-class Reverse(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return _NoForwardMode.apply(super().forward(x))
-
-
-@pytest.mark.parametrize("case", [*EAGER, Case("reverse", lambda: Reverse(4, 3), (4,))], ids=str)
-def test_jacobian_vector_against_finite_differences(case: Case) -> None:
-    model = case.model().eval()
-    visit = Visit(model, case.inputs(), leave_trace=False)
-    here = {name: weight.detach() for name, weight in model.named_parameters()}
-    tangent = {name: torch.randn_like(weight) for name, weight in here.items()}
-    found = jacobian_vector(visit.at, here, tangent)
-    step = 1e-6
-    with torch.no_grad():
-        ends = [visit.at({n: w + sign * step * tangent[n] for n, w in here.items()}) for sign in (1, -1)]
-    assert torch.allclose(found, (ends[0] - ends[1]) / (2 * step), atol=1e-6)
 
 
 def test_gradients_own_their_storage() -> None:

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from torch_iam.derivatives import Derivatives
 from torch_iam.directions import Direction, copy_of, scale_
 from torch_iam.divergence import Divergence, Total, curvature_product, slope_at, total
+from torch_iam.formulas import differentiable_twice
 from torch_iam.inputs import Output
 from torch_iam.lift import LiftedSum
 from torch_iam.neighborhood import Neighborhood
-from torch_iam.perturb import Visit, gradients, jacobian_vector
+from torch_iam.perturb import Visit, gradients
 
 Slope = Callable[[Direction], tuple[Tensor, Direction]]
 """The value at delta and the gradient there. The storage of delta is used up: pass a copy to keep it."""
@@ -66,6 +69,7 @@ class ExpectedDivergence:
         self.ball, self.divergence, self.output = ball, divergence, output
         self.visits = [(visit, clean.detach()) for visit, clean in visits]
         self.combine = combine
+        self.derivatives = Derivatives(output)
 
     @torch.no_grad()
     def value(self, delta: Direction) -> Tensor:
@@ -104,35 +108,33 @@ class ExpectedDivergence:
         r"""Half the quadratic form and the product F delta, without a step of finite length.
 
         F = E J' (second derivative of D in its second argument) J, the Fisher matrix for a KL divergence.
-        A forward pass with tangents, a forward and a backward pass a batch.
+        A forward pass that carries tangents, and a backward pass a batch.
         """
         total_product = LiftedSum(self.ball.weights)
         parts: list[Total] = []
         for visit, _ in self.visits:
-
-            def product(_: nn.Module, visit: Visit = visit) -> tuple[Total, Direction]:
-                return self._fisher_of(visit, delta, total_product)
-
-            # A pass that is run again in a backward finds the model's weights, and buffers of its own.
-            part, found = visit.within({}, product)
+            with differentiable_twice(visit.model):
+                part, found = self._fisher_of(visit, delta, total_product)
             parts.append(part)
             total_product.add(found)
         return self._averaged(_joined(parts), total_product)
 
     def _fisher_of(self, visit: Visit, delta: Direction, into: LiftedSum) -> tuple[Total, Direction]:
-        weights = [weight.detach() for weight in self.ball.weights]
-        here = dict(zip(self.ball.names, weights, strict=True))
+        here = {
+            name: weight.detach() for name, weight in zip(self.ball.names, self.ball.weights, strict=True)
+        }
 
-        def logits_at(state: dict[str, Tensor]) -> Tensor:
-            return self.output(visit.at(state, eager=True))
+        def product(answer: Output, pushed: Tensor, leaves: Direction) -> tuple[Total, Direction]:
+            logits = self.output(answer)
+            curved, count = curvature_product(self.divergence, logits, pushed, visit.inputs)
+            part = Total((curved * pushed).sum() / 2, count)
+            return part, self._pulled_back(logits, leaves, curved, part, into)
 
-        pushed = jacobian_vector(logits_at, here, dict(zip(self.ball.names, delta, strict=True)))
-        leaves = {name: weight.detach().requires_grad_() for name, weight in here.items()}
-        with torch.enable_grad():
-            logits = logits_at(leaves)
-        curved, count = curvature_product(self.divergence, logits, pushed, visit.inputs)
-        part = Total((curved * pushed).sum() / 2, count)
-        return part, self._pulled_back(logits, list(leaves.values()), curved, part, into)
+        def evaluate(weights: dict[str, Tensor], then: Callable[[Output], Any]) -> Any:
+            return visit.at(weights, then, eager=True)
+
+        along = dict(zip(self.ball.names, delta, strict=True))
+        return self.derivatives.beside_graph(evaluate, here, along, product)
 
     def _pulled_back(
         self, logits: Tensor, leaves: Direction, slope: Tensor, part: Total, into: LiftedSum

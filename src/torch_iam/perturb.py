@@ -15,9 +15,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
-import torch.autograd.forward_ad as forward_ad
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torch_iam.directions import aligned
 from torch_iam.guards import Holdings, Moment, no_autocast, plain_attention, uncached_autocast
@@ -158,32 +156,3 @@ def owned(tensors: Iterable[Tensor]) -> list[Tensor]:
         result.append(tensor.clone() if folded or storage in seen else tensor)
         seen.add(storage)
     return result
-
-
-def jacobian_vector(
-    function: Callable[[dict[str, Tensor]], Tensor],
-    weights: Mapping[str, Tensor],
-    tangent: Mapping[str, Tensor],
-) -> Tensor:
-    """J v of ``function`` at ``weights``: forward mode where every operation has one, else two reverses.
-
-    Attention runs in its plain form: the fused kernels have neither derivative.
-    """
-    still = {name: weight.detach() for name, weight in weights.items()}
-    try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), forward_ad.dual_level():
-            duals = {name: forward_ad.make_dual(still[name], tangent[name]) for name in still}  # type: ignore[no-untyped-call]
-            output = forward_ad.unpack_dual(function(duals))  # type: ignore[no-untyped-call]
-            return torch.zeros_like(output.primal) if output.tangent is None else output.tangent
-    except NotImplementedError:
-        pass
-    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        leaves = {name: weight.requires_grad_() for name, weight in still.items()}
-        output = function(leaves)
-        probe = torch.zeros_like(output, requires_grad=True)
-        pulled = torch.autograd.grad(
-            output, list(leaves.values()), probe, create_graph=True, materialize_grads=True
-        )
-        along = sum((g * tangent[name]).sum() for name, g in zip(leaves, pulled, strict=True))
-        (pushed,) = torch.autograd.grad(along, probe)  # type: ignore[arg-type]
-    return pushed

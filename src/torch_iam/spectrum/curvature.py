@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from torch_iam import checks
+from torch_iam.derivatives import Derivatives, Weights, Work, no_reentrant_checkpoints
 from torch_iam.directions import Direction, total_norm
 from torch_iam.distributed import Ranks
+from torch_iam.formulas import differentiable_twice
 from torch_iam.guards import mode, no_autocast
 from torch_iam.inputs import Inputs, Output, logits_of, rows, tensors_in, to_device
 from torch_iam.inputs import batch_size as size_of
@@ -22,9 +24,7 @@ from torch_iam.neighborhood import Neighborhood
 from torch_iam.options import count_of
 from torch_iam.perturb import Visit
 from torch_iam.selection import Params
-from torch_iam.spectrum.formulas import differentiable_twice
 from torch_iam.spectrum.operator import Operator
-from torch_iam.spectrum.passes import Derivatives, Weights, Work, no_reentrant_checkpoints
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 import torch_iam as iam
-from torch_iam.spectrum.formulas import has_weight_norm, weight_norm
+from torch_iam.formulas import has_weight_norm, weight_norm
 
 
 def as_hook(module: nn.Module, dim: int | None) -> nn.Module:
