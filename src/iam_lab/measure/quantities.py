@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -75,59 +76,23 @@ def _s(target: Target, batches: Batches, request: Request, tell: Tell) -> Found:
 
 
 def _fisher(target: Target, batches: Batches, request: Request, tell: Tell) -> Found:
-    name = "lambda_max(F)"
-    found = iam.fisher_lambda_max(
-        target.model,
-        batches,
-        tolerance=request.tolerance,
-        max_matvecs=request.max_matvecs,
-        seed=request.seed,
-        progress=products(name, "residual", request.tolerance, tell),
-        divergence=target.divergence,
-    )
-    return _eigenvalue(name, found)
+    search = partial(iam.fisher_lambda_max, target.model, batches, divergence=target.divergence)
+    return _eigenvalue("lambda_max(F)", search, request, tell)
 
 
 def _hessian(target: Target, batches: Batches, request: Request, tell: Tell) -> Found:
-    name = "lambda_max(H)"
-    found = iam.hessian_lambda_max(
-        target.model,
-        batches,
-        cross_entropy,
-        tolerance=request.tolerance,
-        max_matvecs=request.max_matvecs,
-        seed=request.seed,
-        progress=products(name, "residual", request.tolerance, tell),
-    )
-    return _eigenvalue(name, found)
+    search = partial(iam.hessian_lambda_max, target.model, batches, cross_entropy)
+    return _eigenvalue("lambda_max(H)", search, request, tell)
 
 
 def _fisher_trace(target: Target, batches: Batches, request: Request, tell: Tell) -> Found:
-    name = "Tr(F)"
-    found = iam.fisher_trace(
-        target.model,
-        batches,
-        tolerance=request.trace_tolerance,
-        max_matvecs=request.max_matvecs or MATVECS,
-        seed=request.seed,
-        progress=products(name, "standard error", request.trace_tolerance, tell),
-        divergence=target.divergence,
-    )
-    return _trace(name, found)
+    search = partial(iam.fisher_trace, target.model, batches, divergence=target.divergence)
+    return _trace("Tr(F)", search, request, tell)
 
 
 def _hessian_trace(target: Target, batches: Batches, request: Request, tell: Tell) -> Found:
-    name = "Tr(H)"
-    found = iam.hessian_trace(
-        target.model,
-        batches,
-        cross_entropy,
-        tolerance=request.trace_tolerance,
-        max_matvecs=request.max_matvecs or MATVECS,
-        seed=request.seed,
-        progress=products(name, "standard error", request.trace_tolerance, tell),
-    )
-    return _trace(name, found)
+    search = partial(iam.hessian_trace, target.model, batches, cross_entropy)
+    return _trace("Tr(H)", search, request, tell)
 
 
 MEASURES: dict[str, Measure] = {
@@ -200,12 +165,24 @@ def other_classes(target: Target, images: Tensor, spec: DataSpec) -> str | None:
     return None
 
 
-def _eigenvalue(name: str, found: Eigenvalue) -> Found:
+def _eigenvalue(name: str, search: Callable[..., Eigenvalue], request: Request, tell: Tell) -> Found:
+    found = search(
+        tolerance=request.tolerance,
+        max_matvecs=request.max_matvecs,
+        seed=request.seed,
+        progress=products(name, "residual", request.tolerance, tell),
+    )
     meaning = "residual" + _unmet(found.converged, found.matvecs)
     return Found(name, found.value, found.residual, meaning, found.converged, found.matvecs)
 
 
-def _trace(name: str, found: TraceEstimate) -> Found:
+def _trace(name: str, search: Callable[..., TraceEstimate], request: Request, tell: Tell) -> Found:
+    found = search(
+        tolerance=request.trace_tolerance,
+        max_matvecs=request.max_matvecs or MATVECS,
+        seed=request.seed,
+        progress=products(name, "standard error", request.trace_tolerance, tell),
+    )
     meaning = "standard error" + _unmet(found.converged, found.matvecs)
     return Found(name, found.value, found.stderr, meaning, found.converged, found.matvecs)
 
