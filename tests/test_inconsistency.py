@@ -427,3 +427,20 @@ def test_a_loss_beside_the_logits_is_not_taken_for_them() -> None:
     model, x = Tuple(4, 3), torch.randn(8, 4)
     found = iam.local_inconsistency(model, x, rho=0.1)
     assert found.value == iam.local_inconsistency(model, x, rho=0.1, output=lambda out: out[1]).value
+
+
+@pytest.mark.parametrize("options", [{}, {"probe": "fisher"}])
+def test_progress_is_told(options: dict[str, Any]) -> None:
+    case, told = CASES[0], list[tuple[int, float]]()
+    found = iam.local_inconsistency(
+        case.model(),
+        case.inputs(),
+        rho=0.1,
+        steps=3,
+        restarts=2,
+        progress=lambda done, value: told.append((done, value)),
+        **options,
+    )
+    assert [done for done, _ in told] == [1, 2, 3, 4, 5, 6]
+    values = torch.tensor([value for _, value in told]).view(2, 3)[:, 1:]  # the first is where the start is
+    torch.testing.assert_close(values.double(), found.trace[:, :2], rtol=1e-6, atol=0.0)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from torch_iam import checks
-from torch_iam.ascent import PROBES, Climb, ExpectedDivergence, power_iteration, projected_ascent
+from torch_iam.ascent import PROBES, Climb, ExpectedDivergence, Slope, power_iteration, projected_ascent
+from torch_iam.directions import Direction
 from torch_iam.distributed import Ranks
 from torch_iam.divergence import CategoricalKL, Divergence
 from torch_iam.guards import mode
@@ -85,6 +86,7 @@ def local_inconsistency(
     output: Callable[[Output], Tensor] | None = None,
     training: bool = False,
     seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
 ) -> Estimate:
     r"""How far the outputs of ``model`` can be moved by moving its weights by rho, without labels.
 
@@ -118,6 +120,7 @@ def local_inconsistency(
         output: which tensor of the model's answer counts, where it is not found by itself.
         training: measure in training mode, with BatchNorm on each batch and Dropout's masks held still.
         seed: of the starts.
+        progress: called after each ascent step with the steps so far, of ``restarts * steps``, and S where it was.
 
     Returns:
         The estimate. A start whose gradient is zero or not finite counts with S = 0 at delta = 0, and is told
@@ -151,10 +154,13 @@ def local_inconsistency(
     with ExitStack() as held:
         held.enter_context(mode(model, training))
         landscape = _landscape(model, ball, inputs, divergence, output, batch_size, inputs_of)
+        slope: Slope = landscape.fisher if probe == "fisher" else landscape.slope
+        if progress is not None:
+            slope = _told(slope, progress)
         climbs = []
         for restart in range(restarts):
             generator.manual_seed(seed + restart)
-            climbs.append(_climb(landscape, generator, steps, ascent, probe, start_norm, step_size, sign))
+            climbs.append(_climb(landscape, slope, generator, steps, ascent, start_norm, step_size, sign))
         return _estimate(landscape, climbs)
 
 
@@ -194,18 +200,31 @@ def _landscape(
     return ExpectedDivergence(ball, CategoricalKL() if divergence is None else divergence, read, visits)
 
 
+def _told(slope: Slope, progress: Callable[[int, float], None]) -> Slope:
+    """The same slope, with a word after each step."""
+    done = 0
+
+    def told(delta: Direction) -> tuple[Tensor, Direction]:
+        nonlocal done
+        value, gradient = slope(delta)
+        done += 1
+        progress(done, float(value))
+        return value, gradient
+
+    return told
+
+
 def _climb(
     landscape: ExpectedDivergence,
+    slope: Slope,
     generator: torch.Generator,
     steps: int,
     ascent: str,
-    probe: str,
     start_norm: float | None,
     step_size: float | None,
     sign: str,
 ) -> _Result:
     ball = landscape.ball
-    slope = landscape.fisher if probe == "fisher" else landscape.slope
     if ascent == "projected":
         climb = projected_ascent(ball, slope, ball.resized(ball.draw(generator)), steps, step_size)
     else:
