@@ -35,6 +35,33 @@ def test_loss_plus_penalty_is_iam_d(case: Case, options: dict[str, object]) -> N
         assert torch.equal(found, expected), name
 
 
+def test_an_output_of_ones_own_is_taken_once() -> None:
+    """Of a dict, and where taking it is a computation."""
+
+    class Answers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = CASES[0].model()
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"prediction": self.inner(x)}
+
+    case, found = CASES[0], []
+    x, y = case.inputs(), case.targets()
+    for of_penalty in (False, True):
+        model = Answers()
+        options: dict[str, Any] = {"rho": 0.1, "seed": 0, "output": lambda out: 3 * out["prediction"]}
+        if of_penalty:
+            penalty = iam.InconsistencyPenalty(model, **options)
+            answer = model(x)
+            (case.criterion(answer["prediction"], y) + penalty(x, answer)).backward()
+        else:
+            objective = iam.IAMD(model, beta=1.0, **options)
+            objective.backward(x, y, lambda out, y: case.criterion(out["prediction"], y))
+        found.append(gradient(model))
+    assert relative(*found) < 1e-10
+
+
 def test_a_compiled_model() -> None:
     case = next(case for case in CASES if case.name == "compiled")
     model = case.model()

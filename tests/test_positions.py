@@ -51,7 +51,24 @@ def test_which_mask_is_that_of_the_output() -> None:
     assert float(total(iam.CategoricalKL(), p, q, both).count) == 5
     ids = {"attention_mask": encoder, "decoder_input_ids": torch.zeros(2, 3)}
     assert float(total(iam.CategoricalKL(), p, q, ids).count) == 6
-    for zero_is_yes in (torch.zeros(2, 3), torch.full((2, 3), -torch.inf)):
-        assert float(total(iam.CategoricalKL(), p, q, {"attention_mask": zero_is_yes}).count) == 0
+    added = torch.tensor([[0.0, 0.0, -torch.inf], [0.0, -1e9, -1e9]])
+    assert float(total(iam.CategoricalKL(), p, q, {"attention_mask": added}).count) == 3
+    none = torch.full((2, 3), -torch.inf)
+    assert float(total(iam.CategoricalKL(), p, q, {"attention_mask": none}).count) == 0
     shares = {"attention_mask": encoder.float()}
     assert float(total(iam.CategoricalKL(), p, q, shares).count) == 2
+
+
+@pytest.mark.parametrize("divergence", [iam.BernoulliKL, iam.GaussianKL])
+def test_labels_are_no_positions_though_there_may_be_as_many(divergence: Any) -> None:
+    p, q = pair(0, (2, 3))
+    inputs = {"attention_mask": torch.tensor([[1, 1, 0], [1, 0, 0]])}
+    torch.testing.assert_close(total(divergence(), p, q, inputs).value, divergence()(p, q).sum())
+    one = divergence(mask=lambda found: found["attention_mask"])  # who says so means it
+    assert float(total(one, p, q, inputs).value) < float(divergence()(p, q).sum())
+    examples = divergence(mask=lambda found: torch.tensor([True, False]))
+    part = total(examples, p, q, inputs)
+    assert float(part.count) == 1
+    torch.testing.assert_close(part.value, divergence()(p[:1], q[:1]).sum())
+    with pytest.raises(ValueError, match="for every example, or for every position"):
+        total(divergence(mask=lambda _: torch.ones(2, 5)), p, q, inputs)

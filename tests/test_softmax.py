@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 import torch_iam as iam
@@ -51,3 +52,59 @@ def test_far_apart_where_a_ratio_overflows() -> None:
     assert float(value.detach()) == pytest.approx(200)
     (slope,) = torch.autograd.grad(value.sum(), q)
     torch.testing.assert_close(slope, torch.tensor([[-1.0, 1.0]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_slope_has_the_dtype_of_its_logits(dtype: torch.dtype) -> None:
+    at = [logits.to(dtype).requires_grad_() for logits in confident(0.1)]
+    values = iam.CategoricalKL(temperature=0.5)(*at)
+    assert values.dtype == torch.float32
+    exact = [logits.detach().double().requires_grad_() for logits in at]
+    slopes = torch.autograd.grad(iam.CategoricalKL(temperature=0.5)(*exact).sum(), exact)
+    for mine, wanted in zip(torch.autograd.grad(values.sum(), at), slopes, strict=True):
+        assert mine.dtype == dtype
+        torch.testing.assert_close(mine.double(), wanted, rtol=2e-2, atol=1e-7)
+
+
+def test_functional_transforms_and_forward_mode_see_the_same_function() -> None:
+    kl, (p, q) = iam.CategoricalKL(), confident(0.1)
+    each = torch.func.vmap(lambda a, b: kl(a[None], b[None])[0])(p, q)
+    torch.testing.assert_close(each, kl(p, q))
+    at = q.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(kl(p, at).sum(), at)
+    torch.testing.assert_close(torch.func.grad(lambda b: kl(p, b).sum())(q), slope)
+    tangents = torch.randn_like(p), torch.randn_like(q)
+    _, along = torch.func.jvp(kl, (p, q), tangents)
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(x, t) for x, t in zip((p, q), tangents, strict=True)]
+        torch.testing.assert_close(forward_ad.unpack_dual(kl(*duals)).tangent, along)
+
+
+def test_forward_mode_over_reverse_is_the_second_derivative() -> None:
+    """As curvature products of a distillation loss take it: a tangent must pass through what is kept."""
+    kl, (p, q) = iam.CategoricalKL(), confident(0.1)
+    along = torch.randn(q.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with forward_ad.dual_level():
+        at = forward_ad.make_dual(q.clone().requires_grad_(), along)
+        (slope,) = torch.autograd.grad(kl(p, at).sum(), at)
+        found = forward_ad.unpack_dual(slope).tangent
+    probability = torch.softmax(q, 1)
+    expected = probability * (along - (probability * along).sum(1, keepdim=True))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(("sides", "kept"), [((False, True), 2), ((True, True), 4)])
+def test_what_is_kept_for_the_backward(sides: tuple[bool, bool], kept: int) -> None:
+    """Of the size of the logits, beside the logits themselves: a vocabulary makes them the largest of a model."""
+    at = [torch.randn(4, 50, requires_grad=side) for side in sides]
+    mine = {logits.data_ptr() for logits in at}
+    saved: list[int] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.numel() == 200 and tensor.data_ptr() not in mine:
+            saved.append(tensor.data_ptr())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        iam.CategoricalKL()(*at).sum()
+    assert len(set(saved)) == kept

@@ -15,6 +15,9 @@ EVERY = [
     *RECIPES,
     Recipe("iam-d-one-pass", iam.IAMD, {"rho": 0.1, "start": "carry"}),
     Recipe("iam-d-groups", iam.IAMD, {"rho": 0.1, "sub_batch": 4}),
+    Recipe("iam-d-output", iam.IAMD, {"rho": 0.1, "output": lambda out: 2 * out}),
+    Recipe("iam-d-carry-output", iam.IAMD, {"rho": 0.1, "start": "carry", "output": lambda out: 2 * out}),
+    Recipe("iam-s-output", iam.IAMS, {"rho": 0.1, "output": lambda out: 2 * out}),
     Recipe("iam-d-ascent", iam.IAMD, {"rho": 0.1, "sign": "ascent"}),
 ]
 STATEFUL = [case for case in CASES if case.batch_dependent]  # whose passes have most to disturb in each other

@@ -56,6 +56,7 @@ class ExpectedDivergence:
         output: the tensor of a model's answer that counts.
         visits: batches with the logits of their clean pass, ``[B, ...]`` each.
         combine: what is done with a gradient before it is used; several devices average it here.
+        derivatives: how the model is differentiated, where that is known from before.
     """
 
     def __init__(
@@ -65,11 +66,12 @@ class ExpectedDivergence:
         output: Callable[[Output], Tensor],
         visits: Iterable[tuple[Visit, Tensor]],
         combine: Callable[[Direction], None] | None = None,
+        derivatives: Derivatives | None = None,
     ) -> None:
         self.ball, self.divergence, self.output = ball, divergence, output
         self.visits = [(visit, clean.detach()) for visit, clean in visits]
         self.combine = combine
-        self.derivatives = Derivatives(output)
+        self.derivatives = Derivatives(output) if derivatives is None else derivatives
 
     @torch.no_grad()
     def value(self, delta: Direction) -> Tensor:

@@ -21,11 +21,9 @@ from torch_iam.guards import no_autocast
 from torch_iam.inputs import Inputs
 from torch_iam.options import above_zero
 from torch_iam.positions import Mask, chosen_by, fits, silenced
-from torch_iam.softmax import softmax_kl
+from torch_iam.softmax import EXCLUDED, finite, precise, softmax_kl
 
 Divergence: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-EXCLUDED = -1e9
-"""The logit of what cannot be: finite, so that 0 * (log p - log q) is 0 and not NaN."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class CategoricalKL:
 
     def __call__(self, clean: Tensor, perturbed: Tensor) -> Tensor:
         """KL at every position."""
-        return softmax_kl(self._heated(clean), self._heated(perturbed), self.class_dimension(clean))
+        return softmax_kl(clean, perturbed, self.class_dimension(clean), self.temperature)
 
     def class_dimension(self, logits: Tensor) -> int:
         """The dimension that the distributions are over, which has two classes or more."""
@@ -70,10 +68,6 @@ class CategoricalKL:
                 "is constant. Write divergence=BernoulliKL() for a yes-or-no output, GaussianKL() for a number."
             )
         return dim
-
-    def _heated(self, logits: Tensor) -> Tensor:
-        finite = _finite(logits)
-        return finite if self.temperature == 1 else finite / self.temperature
 
 
 @dataclass(frozen=True)
@@ -125,7 +119,7 @@ class GaussianKL:
 
     def __call__(self, clean: Tensor, perturbed: Tensor) -> Tensor:
         """KL of every example."""
-        return _sum_but_first((_precise(clean) - _precise(perturbed)).square()) / (2 * self.sigma**2)
+        return _sum_but_first((precise(clean) - precise(perturbed)).square()) / (2 * self.sigma**2)
 
 
 @dataclass(frozen=True)
@@ -158,11 +152,11 @@ class SimilarityKL:
 
     def __call__(self, clean: Tensor, perturbed: Tensor) -> Tensor:
         """KL of every row."""
-        rows = self._similarities if self.axis == "similarity" else _precise
+        rows = self._similarities if self.axis == "similarity" else precise
         return CategoricalKL(dim=-1, temperature=self.temperature)(rows(clean), rows(perturbed))
 
     def _similarities(self, projections: Tensor) -> Tensor:
-        unit = F.normalize(_precise(projections), dim=-1)
+        unit = F.normalize(precise(projections), dim=-1)
         itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
         with no_autocast(unit.device):  # which would multiply in low precision
             return (unit @ unit.T).masked_fill(itself, EXCLUDED)
@@ -202,8 +196,8 @@ def total(divergence: Divergence, clean: Tensor, perturbed: Tensor, inputs: Inpu
     """Sum of the divergence over the positions that count, and how many these are."""
     mask = getattr(divergence, "mask", None)
     chosen = chosen_by(mask, inputs)
-    if chosen is not None and getattr(divergence, "per_example", False):
-        perturbed, chosen = silenced(chosen, clean, perturbed), None
+    if chosen is not None and chosen.ndim > 1 and getattr(divergence, "per_example", False):
+        perturbed, chosen = silenced(mask, chosen, clean, perturbed), None
     values = divergence(clean, perturbed)
     if not isinstance(values, Tensor):
         raise TypeError(f"The divergence must return a tensor, found {type(values).__name__}.")
@@ -228,8 +222,8 @@ def slope_at(
     tensor([[-0.2311,  0.2311]])
     """
     with torch.enable_grad():
-        at = _precise(perturbed.detach()).requires_grad_()
-        part = total(divergence, _precise(clean), at, inputs)
+        at = precise(perturbed.detach()).requires_grad_()
+        part = total(divergence, precise(clean), at, inputs)
         (slope,) = torch.autograd.grad(part.value, at)
     return part.detach(), slope
 
@@ -248,25 +242,16 @@ def curvature_product(
     tensor([[ 0.2500, -0.2500]])
     """
     with torch.enable_grad():
-        at = _precise(logits.detach()).requires_grad_()
-        part = total(divergence, _precise(logits.detach()), at, inputs)
+        at = precise(logits.detach()).requires_grad_()
+        part = total(divergence, precise(logits.detach()), at, inputs)
         (first,) = torch.autograd.grad(part.value, at, create_graph=True)
         (second,) = torch.autograd.grad(first, at, pushed.to(first.dtype))
     return second, part.number.detach()
 
 
-def _precise(logits: Tensor) -> Tensor:
-    return logits if logits.dtype == torch.float64 else logits.float()
-
-
-def _finite(logits: Tensor) -> Tensor:
-    """In single precision or better, and a class that is masked out with -inf has probability 0, not NaN."""
-    return F.threshold(_precise(logits), EXCLUDED, EXCLUDED)  # a clamp, but for a shorter backward
-
-
 def _yes_and_no(logits: Tensor) -> Tensor:
     """A label as two classes: the logits of yes, and of no, which are 0; ``[2, ...]``."""
-    yes = _finite(logits)
+    yes = finite(logits)
     return torch.stack([yes, torch.zeros_like(yes)])
 
 

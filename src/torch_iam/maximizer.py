@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_iam.ascent import PROBES, Climb, ExpectedDivergence, power_iteration
+from torch_iam.derivatives import Derivatives
 from torch_iam.directions import (
     Direction,
     add_where,
@@ -73,6 +74,7 @@ class Maximizer:
         self.ball = ball
         self.divergence = CategoricalKL() if divergence is None else divergence
         self.output = logits_of if output is None else output
+        self.derivatives = Derivatives(self.output)
         self.steps = least if steps is None else count_of("steps", steps, least, f" with start={start!r}")
         self.start_norm = None if start_norm is None else above_zero("start_norm", start_norm)
         self.start, self.probe, self.sign = start, probe, sign
@@ -89,13 +91,13 @@ class Maximizer:
         return self.start == "carry" and self.steps == 0
 
     def find(
-        self, visit: Visit, clean: Output, loss_gradient: Callable[[], Direction] | None = None
+        self, visit: Visit, clean: Tensor, loss_gradient: Callable[[], Direction] | None = None
     ) -> Climb:
         """Search from a start of its own; nothing of the model changes.
 
         Args:
             visit: the batch.
-            clean: the model's output at theta.
+            clean: of the model's output at theta the tensor that counts.
             loss_gradient: gives the gradient of the loss there, for ``sign="ascent"``.
         """
         field = self.field(visit, clean)
@@ -108,18 +110,20 @@ class Maximizer:
             self.remember(climb.delta, climb.ok)
         return climb
 
-    def field(self, visit: Visit, clean: Output) -> ExpectedDivergence:
+    def field(self, visit: Visit, clean: Tensor) -> ExpectedDivergence:
         """What is climbed: the expected divergence over the batch, or over the first part of it."""
-        logits, size = self.output(clean).detach(), batch_size(visit.inputs)
-        seen = math.ceil(
-            self.batch_fraction * size - 1e-9
-        )  # .07 of 100 are 7, though floats make it a little more
+        logits, size = clean.detach(), batch_size(visit.inputs)
+        # .07 of 100 are 7, though floats make it a little more.
+        seen = max(1, math.ceil(self.batch_fraction * size - 1e-9))
         if seen < size:
             # Another batch for BatchNorm and other dropout masks: it needs a clean pass of its own.
             visit = visit.elsewhere(rows(visit.inputs, 0, seen, size))
             with torch.no_grad():
                 logits = self.output(visit.at({}))
-        return ExpectedDivergence(self.ball, self.divergence, self.output, [(visit, logits)], self.combine)
+        visits = [(visit, logits)]
+        return ExpectedDivergence(
+            self.ball, self.divergence, self.output, visits, self.combine, self.derivatives
+        )
 
     @torch.no_grad()
     def remember(self, direction: Direction, ok: Tensor) -> None:

@@ -99,7 +99,7 @@ class InconsistencyPenalty:
 
         Args:
             inputs: what the model's last forward pass was called with.
-            clean: what it returned, or its logits ``[B, C]``.
+            clean: what it returned, or the logits ``[B, C]`` in it where ``output`` was not given.
         """
         if not torch.is_grad_enabled():
             raise RuntimeError(

@@ -31,9 +31,10 @@ def chosen_by(mask: Mask, inputs: Inputs | None) -> Tensor | None:
     found = inputs.get(mask)
     if not isinstance(found, Tensor):
         return None
-    return (
-        found > 0 if found.is_floating_point() else found.bool()
-    )  # -inf, in a mask that is added, is no yes
+    if not found.is_floating_point():
+        return found.bool()
+    # A mask that is added to scores has 0 for yes, and something negative for no.
+    return torch.where((found < 0).any(), found == 0, found > 0)
 
 
 def fits(mask: Mask, chosen: Tensor, values: Tensor) -> bool:
@@ -46,12 +47,19 @@ def fits(mask: Mask, chosen: Tensor, values: Tensor) -> bool:
     return chosen.shape == values.shape
 
 
-def silenced(chosen: Tensor, clean: Tensor, perturbed: Tensor) -> Tensor:
+def silenced(mask: Mask, chosen: Tensor, clean: Tensor, perturbed: Tensor) -> Tensor:
     """The perturbed output, and the clean one at positions that do not count: nothing has moved there.
 
-    Shapes: chosen ``[B, T]``, outputs ``[B, T, ...]``; a mask over something else changes nothing.
+    Shapes: chosen ``[B, T]``, outputs ``[B, T, ...]``. A key may name a mask over something else, which changes
+    nothing; over outputs ``[B, L]`` it always does, for their L labels are no positions.
     """
-    if chosen.shape != clean.shape[: chosen.ndim]:
+    over_labels = clean.ndim == chosen.ndim and not callable(mask)
+    if over_labels or chosen.shape != clean.shape[: chosen.ndim]:
+        if callable(mask):
+            raise ValueError(
+                f"The mask has shape {tuple(chosen.shape)}, the output {tuple(clean.shape)}: a mask says yes or no "
+                "for every example, or for every position of it."
+            )
         return perturbed
     wide = chosen.reshape(*chosen.shape, *[1] * (clean.ndim - chosen.ndim))
     return torch.where(wide, perturbed, clean.to(perturbed.dtype))

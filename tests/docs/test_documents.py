@@ -20,6 +20,23 @@ def test_measured_numbers_are_those_of_the_files() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_page_of_results_is_what_their_folders_say(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "results.md"
+    again = tmp_path / "results.md"
+    again.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")  # whose discussion is kept
+    command = "from iam_lab.cli import main; raise SystemExit(main())"
+    done = run(
+        "-c", command, "report", "results", "--out", str(tmp_path / "page.html"), "--markdown", str(again)
+    )
+    assert done.returncode == 0, done.stderr
+    written = (
+        again.read_text(encoding="utf-8")
+        .replace(f"{tmp_path}/", "docs/")
+        .replace("docs/page.html", "page.html")
+    )
+    assert written == page.read_text(encoding="utf-8")
+
+
 def test_the_readme_example_prints_what_the_readme_shows() -> None:
     """Up to the last digits, which another processor rounds differently."""
     done = run("docs/examples/readme.py")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import weakref
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -135,3 +137,21 @@ def test_what_cannot_disagree_is_refused() -> None:
         iam.disagreement([nn.Linear(2, 1), nn.Linear(2, 1)], torch.randn(3, 2))
     with pytest.raises(ValueError, match=r"different shapes, such as \[3, 3\] and \[3, 5\]"):
         iam.disagreement([nn.Linear(2, 3), nn.Linear(2, 5)], torch.randn(3, 2))
+    with pytest.raises(ValueError, match="a mask says yes or no for every position"):
+        iam.disagreement([nn.Linear(2, 3)] * 2, torch.randn(3, 2), mask=lambda _: torch.ones(7))
+
+
+def test_of_an_iterator_of_models_only_their_choices_are_kept() -> None:
+    given: list[weakref.ref[Tensor]] = []
+    alive: list[int] = []
+
+    def made() -> Iterator[nn.Module]:
+        for _ in range(4):
+            alive.append(sum(logits() is not None for logits in given))
+            model = nn.Linear(2, 3)
+            model.register_forward_hook(lambda _module, _inputs, logits: given.append(weakref.ref(logits)))
+            yield model
+
+    iam.disagreement(made(), torch.randn(5, 2))
+    assert len(given) == 4
+    assert alive[-1] <= 1  # those of the last model, on their way out

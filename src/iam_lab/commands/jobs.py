@@ -172,11 +172,14 @@ def _start(job: Job, device: str, running: list[_Child], stop: Stop) -> None:
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_told, args=(job, device, sender))
     # A terminal sends Ctrl-C to parent and children: these are deaf to it from birth, the parent asks them.
+    # It is held back meanwhile, and not lost.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process.start()
     finally:
         signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     sender.close()
     running.append(_Child(job, device, process, receiver))
     if stop.asked:  # while this one was started

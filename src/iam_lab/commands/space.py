@@ -66,7 +66,7 @@ def range_of(text: str, *, whole: bool = False) -> Range:
 
 
 def space_of(config: Config, settings: Sequence[str]) -> dict[str, Range]:
-    """Field to range; every choice and every end is checked now, and not in a trial hours later."""
+    """Field to range; every choice and both ends of every range are checked now, and not in a trial hours later."""
     space: dict[str, Range] = {}
     types = field_types(Config)
     for setting in settings:

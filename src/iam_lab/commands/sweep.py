@@ -18,6 +18,7 @@ from iam_lab.commands.space import grid_of, space_of
 from iam_lab.errors import Interrupted, LabError, RecipeError
 from iam_lab.lazy import require
 from iam_lab.recipes.few_labels import refuse_unread
+from iam_lab.recipes.ranges import check_values
 from iam_lab.recipes.registry import find_recipe
 from iam_lab.recipes.schema import Recipe
 from iam_lab.recipes.typed import changes, updated
@@ -84,6 +85,7 @@ def sweep(
     study = _study(optuna, study_name, storage or f"sqlite:///{root}/sweeps.db", sampler, seed)
     where = str(device_of(device))
     trying: dict[str, Any] = {}
+    busy: list[Path] = []
 
     def objective(trial: Any) -> float:
         trying.clear()
@@ -91,7 +93,20 @@ def sweep(
         job = _job(base, fixed, trying, root)
         trial.set_user_attr("folder", str(job.path))
         try:
+            check_values(job.config)
+        except RecipeError as error:  # inside a range, where only the ends were looked at before
+            sys.stderr.write(f"{_in_words(trying)}: {error}\n")
+            raise optuna.TrialPruned(str(error)) from error
+        try:
             reached = _reached(run_one(job, where), target)
+        except BusyError:
+            if job.path in busy and points is None:
+                raise LabError(
+                    f"{job.path} is being made by another process, and the search proposes it again. Run the same "
+                    "command later to continue."
+                ) from None
+            busy.append(job.path)
+            raise
         except DivergedError as error:  # the search goes on without it
             sys.stderr.write(f"{job.path}: {error}\n")
             raise optuna.TrialPruned(str(error)) from error

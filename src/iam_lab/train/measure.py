@@ -25,7 +25,9 @@ def measure(
     pause: Pause,
     divergence: Divergence | None = None,
 ) -> dict[str, float | None]:
-    """The measurements of a recipe, by their names in the metrics; None for what is not finite.
+    """The measurements of a recipe, by their names in the metrics.
+
+    None for what is not finite; where an output is not, nothing but S is told.
 
     Args:
         model: in evaluation mode while it is measured, and then as it was.

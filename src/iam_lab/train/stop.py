@@ -53,12 +53,15 @@ def stoppable() -> Iterator[Stop]:
         yield stop
         return
 
+    before: dict[int, Any] = {}  # filled below: a signal may come before that
+
     def request(number: int, frame: FrameType | None) -> None:
         stop.signal = number
         for each, handler in before.items():
             signal.signal(each, _nothing if parent_process() else handler)
 
-    with heard(request) as before:
+    with heard(request) as found:
+        before.update(found)
         yield stop
 
 

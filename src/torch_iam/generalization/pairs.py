@@ -14,7 +14,7 @@ from torch_iam.divergence import CategoricalKL, Divergence, total
 from torch_iam.guards import devices_of, mode
 from torch_iam.inputs import Inputs, Output, batch_size, batches_of, logits_of, to_device
 from torch_iam.perturb import Visit
-from torch_iam.positions import Mask, chosen_by
+from torch_iam.positions import Mask, chosen_by, fits
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,13 @@ def disagreement(
     0.0
     """
     batches = batches_of(inputs, batch_size, inputs_of)
-    answers = [_outputs(model, batches, output) for model in models]
-    _refuse_other_shapes(answers)
-    chosen = [[logits.argmax(_class_dim(logits, dim)) for logits in outputs] for outputs in answers]
-    table = _table(
-        chosen, lambda one, other, inputs: _differing(one, other, chosen_by(mask, inputs)), batches
-    )
+    shapes, answers = [], []
+    for model in models:  # one at a time: of their logits only the choice is kept
+        outputs = _outputs(model, batches, output)
+        shapes.append([tuple(logits.shape) for logits in outputs])
+        answers.append([logits.argmax(_class_dim(logits, dim)) for logits in outputs])
+    _refuse_other_shapes(shapes)
+    table = _table(answers, lambda one, other, inputs: _differing(one, other, mask, inputs), batches)
     return _summary([table], batches)
 
 
@@ -140,8 +141,9 @@ def _kl(divergence: Divergence) -> Compare:
     return compare
 
 
-def _differing(one: Tensor, other: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor]:
-    if counted is None or counted.shape != one.shape:
+def _differing(one: Tensor, other: Tensor, mask: Mask, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    counted = chosen_by(mask, inputs)
+    if counted is None or not fits(mask, counted, one):
         return (one != other).sum(), torch.tensor(float(one.numel()))
     return ((one != other) & counted).sum(), counted.sum()
 
@@ -170,7 +172,7 @@ def _table(answers: Sequence[Sequence[Tensor]], compare: Compare, batches: Seque
     """The mean over inputs for every ordered pair, ``[models, models]``."""
     if len(answers) < 2:
         raise ValueError(f"A pair takes two models trained on the same data, found {len(answers)}.")
-    _refuse_other_shapes(answers)
+    _refuse_other_shapes([[tuple(output.shape) for output in outputs] for outputs in answers])
     table = torch.zeros(len(answers), len(answers), dtype=torch.float64)
     for i, one in enumerate(answers):
         for j, other in enumerate(answers):
@@ -185,10 +187,10 @@ def _table(answers: Sequence[Sequence[Tensor]], compare: Compare, batches: Seque
     return table
 
 
-def _refuse_other_shapes(answers: Sequence[Sequence[Tensor]]) -> None:
+def _refuse_other_shapes(answers: Sequence[Sequence[tuple[int, ...]]]) -> None:
     """An error where the models do not answer alike."""
-    for outputs in zip(*answers, strict=True):
-        shapes = sorted({tuple(output.shape) for output in outputs})
+    for of_batch in zip(*answers, strict=True):
+        shapes = sorted(set(of_batch))
         if len(shapes) > 1:
             raise ValueError(
                 f"The models' outputs have different shapes, such as {list(shapes[0])} and {list(shapes[1])}: they "

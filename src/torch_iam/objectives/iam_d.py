@@ -98,10 +98,12 @@ class IAMD(InconsistencyObjective):
         checks.without_history((batch.inputs, batch.unlabeled))
         visit, clean = self._clean(batch, graph=not self.lean)
         with torch.set_grad_enabled(not self.lean):
+            logits = self.output(clean)
+            visit.fork.passed()  # what is taken from the output may be computed too
             loss = batch.loss(clean)
         with nullcontext() if self.lean else visit.fork.beside():
-            climb = self.maximizer.find(visit, clean, self._loss_gradient(visit, batch))
-            side = self._perturbed_side(visit, climb, self.output(clean), scale)
+            climb = self.maximizer.find(visit, logits, self._loss_gradient(visit, batch))
+            side = self._perturbed_side(visit, climb, logits, scale)
 
         def descend(loss: Tensor, logits: Tensor) -> None:
             visit.fork.take_over()
@@ -110,7 +112,7 @@ class IAMD(InconsistencyObjective):
         if self.lean:  # the clean side runs again, with a graph, now that the other graph is gone
             visit.at({}, lambda output: descend(batch.loss(output), self.output(output)))
         else:
-            descend(loss, self.output(clean))
+            descend(loss, logits)
         loss = loss.detach()
         return step_of(loss, loss + self.beta * side.inconsistency, clean, side.inconsistency, climb.ok)
 

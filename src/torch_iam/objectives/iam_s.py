@@ -43,16 +43,18 @@ class IAMS(InconsistencyObjective):
     def _differentiate(self, batch: Batch, scale: Tensor | float) -> Step:
         visit, clean = self._clean(batch, graph=False)
         with torch.no_grad():
+            logits = self.output(clean)
+            visit.fork.passed()
             loss = batch.loss(clean)
 
         def descend(output: Output) -> tuple[Tensor, Tensor]:
             value = batch.loss(output)
             accumulate(value, scale)
             with torch.no_grad():
-                return value.detach(), self._inconsistency(visit, self.output(clean), self.output(output))
+                return value.detach(), self._inconsistency(visit, logits, self.output(output))
 
         with visit.fork.beside():
-            climb = self.maximizer.find(visit, clean, self._loss_gradient(visit, batch))
+            climb = self.maximizer.find(visit, logits, self._loss_gradient(visit, batch))
             worst, inconsistency = visit.at(self.ball.moved(climb.delta, leaf=False), descend)
         visit.fork.join()
         return step_of(loss, worst, clean, inconsistency, climb.ok)

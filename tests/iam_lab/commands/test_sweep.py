@@ -184,3 +184,25 @@ def test_the_names_of_metrics_are_known(config: Config, tmp_path: Path) -> None:
     train(RunFolder(tmp_path), config, device="cpu")
     names = {name for line in RunFolder(tmp_path).metrics() for name in line}
     assert names - {"timing"} <= set(METRICS)
+
+
+def test_a_search_that_proposes_what_another_process_makes_ends(sweep: Sweep) -> None:
+    status, out, _ = sweep("seed=1", more=("--sampler", "tpe", "--trials", "1"))
+    assert status == 0
+    folder = Path(out.splitlines()[0].split()[-1])
+    (folder / "summary.json").unlink()
+    with exclusive(folder):
+        status, _, err = sweep("seed=1", more=("--sampler", "tpe", "--trials", "2"))
+    assert status == 1
+    assert "is being made by another process" in err.splitlines()[-1]
+
+
+def test_a_value_inside_a_range_that_cannot_be_is_left_out(sweep: Sweep) -> None:
+    settings = (*FAST, "training.accumulate=2")
+    more = ("--sampler", "tpe", "--trials", "6")
+    status, out, err = sweep("training.batch_size=16:64", more=more, settings=settings)
+    assert status == 0
+    assert "training.accumulate must divide the batch of" in err
+    assert "Traceback" not in err
+    made, left_out = out.count("training.batch_size="), err.count("must divide")
+    assert made - 1 + left_out == 6  # the last line names the best
