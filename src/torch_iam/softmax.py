@@ -68,7 +68,8 @@ class _SoftmaxKL(torch.autograd.Function):
         if torch.is_grad_enabled() or _has_tangent(clean) or _has_tangent(perturbed):
             # A second derivative is asked for: what it passes through must come from the logits.
             p, q, ratio, gap = _parts(clean, perturbed, ctx.dim, ctx.temperature)
-        outer = gradients[0].unsqueeze(ctx.dim) / ctx.temperature
+        outer = gradients[0].unsqueeze(ctx.dim)
+        outer = outer if ctx.temperature == 1 else outer / ctx.temperature
         at_clean = at_perturbed = None
         if ctx.needs_input_grad[0]:
             at_clean = (_balanced(-p * ratio, p, ctx.dim) * outer).to(clean.dtype)
