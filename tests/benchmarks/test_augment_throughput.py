@@ -40,3 +40,5 @@ def test_the_pipelines_of_the_papers_recipes_are_timed_beside_torchvision(tmp_pa
     for ways in content["rows"].values():
         assert list(ways) == ["batch on cpu", "torchvision, tensors", "torchvision, Pillow"]
     assert content["settings"]["torchvision"]
+    stored = ROOT / "benchmarks" / "results" / "augment_throughput_cpu.json"
+    assert set(json.loads(stored.read_text(encoding="utf-8"))["rows"]) == set(content["rows"])
