@@ -25,3 +25,13 @@ class Interrupted(LabError):  # noqa: N818 - nothing went wrong: the run is save
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
+
+
+def first_line(error: BaseException) -> str:
+    r"""What an error of somebody else's says, without its further lines; its kind where it says nothing.
+
+    >>> first_line(ValueError("a is wrong.\nand so on")), first_line(KeyError())
+    ('a is wrong.', 'KeyError')
+    """
+    told = str(error).strip().splitlines()
+    return told[0] if told else type(error).__name__

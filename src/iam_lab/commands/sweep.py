@@ -15,7 +15,7 @@ import tyro
 from iam_lab.commands.jobs import Job, run_one
 from iam_lab.commands.parsing import at_least_one, changed, parsed
 from iam_lab.commands.space import grid_of, space_of
-from iam_lab.errors import Interrupted, LabError, RecipeError
+from iam_lab.errors import Interrupted, LabError, RecipeError, first_line
 from iam_lab.lazy import require
 from iam_lab.recipes.few_labels import refuse_unread
 from iam_lab.recipes.ranges import check_values
@@ -193,7 +193,7 @@ def _storage(optuna: Any, url: str) -> Any:
                 heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(),
             )
         except Exception as error:  # of whatever database it is
-            raise LabError(f"The storage {url} does not open: {str(error).splitlines()[0]}") from error
+            raise LabError(f"The storage {url} does not open: {first_line(error)}") from error
 
 
 def _check_metric(name: str) -> None:

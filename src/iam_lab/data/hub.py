@@ -11,6 +11,7 @@ from typing import Any
 from iam_lab.data.catalogue import DataSpec, data_root, spec_of
 from iam_lab.data.errors import DataError
 from iam_lab.data.files import SHARD, find_parquet, missing
+from iam_lab.errors import first_line
 from iam_lab.lazy import require
 
 
@@ -52,9 +53,8 @@ def fetch(
                 f"{spec.name} has terms of use: accept them on {page}, then log in with `hf auth login`."
             ) from error
         except (hub.errors.HfHubHTTPError, *_connection_errors()) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise DataError(
-                f"The hub did not deliver {spec.repository} ({reason}). "
+                f"The hub did not deliver {spec.repository} ({first_line(error)}). "
                 f"What has arrived is kept. {missing(spec, absent[0], root)}"
             ) from error
     return [path for split in splits for path in find_parquet(spec, split, root)]

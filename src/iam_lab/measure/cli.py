@@ -15,7 +15,7 @@ import torch_iam as iam
 from iam_lab.commands.parsing import parsed
 from iam_lab.data import load, spec_of
 from iam_lab.data.catalogue import DataSpec
-from iam_lab.errors import RecipeError, RunError
+from iam_lab.errors import RecipeError, RunError, first_line
 from iam_lab.measure.progress import Ticker
 from iam_lab.measure.quantities import MEASURES, PROJECTIONS, USUAL, Batches, Found, chosen, other_classes
 from iam_lab.measure.request import Request, check, make_room
@@ -105,7 +105,7 @@ def _one(name: str, target: Target, batches: Batches, request: Request) -> Found
     except torch.OutOfMemoryError as error:
         raise RunError(
             f"{name}: the memory of the device is full with {request.batch_size} images in a pass; try a "
-            f"smaller --batch-size. {str(error).splitlines()[0]}"
+            f"smaller --batch-size. {first_line(error)}"
         ) from error
     except ValueError as error:  # the library's, about this model on these images
         raise RunError(f"{name}: {error}") from error

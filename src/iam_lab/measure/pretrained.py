@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from iam_lab.data.catalogue import DataSpec
-from iam_lab.errors import RunError
+from iam_lab.errors import RunError, first_line
 from iam_lab.lazy import require
 from iam_lab.measure.images import Preparation, Size
 from iam_lab.runs.files import read_json
@@ -32,7 +32,7 @@ def of_timm(name: str, spec: DataSpec, pretrained: bool) -> tuple[nn.Module, str
         classes: dict[str, Any] = {} if pretrained else {"num_classes": spec.classes}
         model = timm.create_model(name, pretrained=pretrained, **classes)
     except Exception as error:  # no such model, no such weights, no connection: timm has no type for these
-        raise RunError(f"timm:{name} cannot be made: {_first_line(error)}") from error
+        raise RunError(f"timm:{name} cannot be made: {first_line(error)}") from error
     expected = timm.data.resolve_data_config({}, model=model)
     channels, height, width = expected["input_size"]
     preparation = Preparation(
@@ -48,7 +48,7 @@ def of_transformers(name: str) -> tuple[nn.Module, str, Preparation]:
         model = transformers.AutoModelForImageClassification.from_pretrained(name)
     except Exception as error:  # no such name, no connection, no such class, damaged weights
         raise RunError(
-            f"{name!r} is no run folder, no file, and no image classifier of Transformers: {_first_line(error)}"
+            f"{name!r} is no run folder, no file, and no image classifier of Transformers: {first_line(error)}"
         ) from error
     found = _preprocessor(name)
     told = name if found is not None else f"{name} (no {PREPROCESSOR}: mean and std are .5)"
@@ -148,8 +148,3 @@ def _per_channel(found: Mapping[str, Any], key: str, channels: int, name: str) -
             f"channel{'s' if channels != 1 else ''}. Write one for each."
         )
     return tuple(map(float, numbers))
-
-
-def _first_line(error: Exception) -> str:
-    told = str(error).strip().splitlines()
-    return told[0] if told else type(error).__name__

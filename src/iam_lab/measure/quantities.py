@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import torch_iam as iam
 from iam_lab.data.catalogue import DataSpec
-from iam_lab.errors import RecipeError, RunError
+from iam_lab.errors import RecipeError, RunError, first_line
 from iam_lab.measure.progress import Tell, passes, products
 from iam_lab.measure.request import Request
 from iam_lab.measure.targets import Target
@@ -153,10 +153,9 @@ def other_classes(target: Target, images: Tensor, spec: DataSpec) -> str | None:
         with torch.no_grad(), mode(target.model, training=False):
             shape = logits_of(target.model(images[:2])).shape
     except Exception as error:  # a model says in its own way that it takes other images
-        told = str(error).strip().splitlines() or [""]
         raise RunError(
             f"{target.described} does not take images {list(images[:2].shape)} of {spec.name}: "
-            f"{type(error).__name__}: {told[0]}"
+            f"{type(error).__name__}: {first_line(error)}"
         ) from error
     if len(shape) != 2:
         return f"the model answers with {list(shape)} for 2 images, and {spec.name} has a label for each"

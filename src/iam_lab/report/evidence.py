@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from iam_lab.errors import LabError, RecipeError
+from iam_lab.errors import LabError, RecipeError, first_line
 from iam_lab.recipes import Config, Recipe, find_recipe
 from iam_lab.recipes.typed import changes
 from iam_lab.runs import RunFolder, find_runs
@@ -220,5 +220,4 @@ def _least(metrics: Sequence[Line], name: str) -> Line | None:
 
 def _told(error: Exception, folder: Path) -> str:
     """The first line of a message, without the folder that stands before it anyway."""
-    text = str(error).strip().splitlines()
-    return text[0].replace(f"{folder}/", "") if text else type(error).__name__
+    return first_line(error).replace(f"{folder}/", "")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from iam_lab.errors import LabError, RecipeError, RunError
+from iam_lab.errors import LabError, RecipeError, RunError, first_line
 from iam_lab.lazy import require
 from iam_lab.recipes.schema import Config
 from iam_lab.recipes.typed import changes, from_plain, to_plain
@@ -46,7 +46,7 @@ def load(path: Path, config: Config, device: torch.device | str) -> dict[str, An
         ) from error
     except Exception as error:  # a damaged archive fails wherever it is read
         raise RunError(
-            f"{path} ({len(written)} bytes) is damaged or no checkpoint: {_first_line(error)}. {MEND}"
+            f"{path} ({len(written)} bytes) is damaged or no checkpoint: {first_line(error).rstrip('.:')}. {MEND}"
         ) from error
     if not isinstance(content, dict) or content.get("kind") != MAGIC:
         raise RunError(f"{path} is no checkpoint of a run: it was written by another program.")
@@ -75,7 +75,7 @@ def taken_up(path: Path) -> Iterator[None]:
     except KeyError as error:
         raise RunError(f"{path} is no state of this run: it has no {error.args[0]!r}. {MEND}") from error
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
-        raise RunError(f"{path} is no state of this run: {_first_line(error)}. {MEND}") from error
+        raise RunError(f"{path} is no state of this run: {first_line(error).rstrip('.:')}. {MEND}") from error
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
@@ -97,10 +97,5 @@ def load_weights(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}.") from error
     except Exception as error:  # safetensors' own errors derive from nothing more telling
-        raise RunError(f"{path} is no whole safetensors file: {_first_line(error)}.") from error
+        raise RunError(f"{path} is no whole safetensors file: {first_line(error).rstrip('.:')}.") from error
     return found
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return text[0].rstrip(".:") if text else type(error).__name__

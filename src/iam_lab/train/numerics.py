@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from iam_lab.errors import RecipeError, RunError
+from iam_lab.errors import RecipeError, RunError, first_line
 from iam_lab.recipes.schema import Training
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -28,7 +28,7 @@ def device_of(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # a CPU build of torch asserts that it has no CUDA
-        raise RunError(f"There is no device {name!r} here: {str(error).splitlines()[0]}") from error
+        raise RunError(f"There is no device {name!r} here: {first_line(error)}") from error
     if device.type == "meta":
         raise RunError(
             "The device 'meta' has shapes and no numbers: choose cpu, or cuda where there is a GPU."
