@@ -66,7 +66,15 @@ def vector(operator: CurvatureOperator) -> Tensor:
 
 
 @every
-@pytest.mark.parametrize("options", [{}, {"params": iam.no_norms_and_biases}, {"training": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"params": iam.no_norms_and_biases}, {"training": True}],
+    ids=[
+        "all weights",
+        "matrices",
+        "training",
+    ],  # the name of a function would be its address, another in each worker
+)
 def test_products_are_the_same(kind: str, options: dict[str, Any]) -> None:
     plain, model = (KINDS[kind](built(on), *data(), **options) for on in (False, True))
     v = vector(plain)
