@@ -84,13 +84,19 @@ def find_recipe(name: str) -> Recipe:
 
 
 def matching(pattern: str) -> tuple[Recipe, ...]:
-    """The recipes whose name contains ``pattern``, or matches it where it has ``*``; a label means its cells.
+    """The recipe of this name; else those whose name contains it, or matches where it has ``*``.
+
+    A label of the paper means its cells.
 
     >>> [recipe.name for recipe in matching("tab1-svhn-*iam-d")]
     ['tab1-svhn-iam-d']
+    >>> [recipe.name for recipe in matching("tab1-svhn-sgd")]  # and not tab1-svhn-sgd-400
+    ['tab1-svhn-sgd']
     """
     if ":" in pattern:
         return recipes_for(pattern)
+    if exact := [recipe for recipe in all_recipes() if recipe.name == pattern]:
+        return tuple(exact)
     wanted = pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*"
     return tuple(recipe for recipe in all_recipes() if fnmatchcase(recipe.name, wanted))
 
