@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 
 import hypothesis
 import torch
@@ -10,6 +11,10 @@ import torch
 # The same examples in every run, and no clock: a busy machine is not a counter-example.
 hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, max_examples=30)
 hypothesis.settings.load_profile("steady")
+
+# A shell's job in the background is deaf to Ctrl-C, and every run that a test starts and interrupts would be too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # --- torchvision beside a CPU-only torch ---------------------------------------------------------------
 # torchvision's Python files register shape rules for two operators of its compiled library on import. Where

@@ -311,9 +311,11 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     while "epoch 2/" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    last = process.stderr.read().strip().splitlines()[-1]
-    assert process.wait(30) == 130
-    process.stderr.close()
+    try:
+        last = process.communicate(timeout=60)[1].strip().splitlines()[-1]
+    finally:
+        process.kill()
+    assert process.returncode == 130
     assert "stopped by SIGINT; run is saved after step" in last
     assert "Run the same command again to continue" in last
     assert (tmp_path / "run" / "last.ckpt").exists()
