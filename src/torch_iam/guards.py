@@ -78,19 +78,11 @@ class Holdings:
                         self._named[f"{prefix}.{key}" if prefix else key] = tensor
                         self._places.setdefault(id(tensor), []).append((owner, key))
 
-    @contextmanager
-    def replaced(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """These tensors, by name, in place of the model's own; its own again afterwards, whatever has happened."""
-        try:
-            for name, tensor in tensors.items():
-                for owner, key in self._places[id(self._named[name])]:
-                    owner[key] = tensor
-            yield
-        finally:
-            try:
-                self.restore()
-            finally:  # once more, if an interrupt came in the middle of it
-                self.restore()
+    def replace(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put these tensors, by name, in the place of the model's own."""
+        for name, tensor in tensors.items():
+            for owner, key in self._places[id(self._named[name])]:
+                owner[key] = tensor
 
     def restore(self) -> None:
         """Every tensor in its place, in the order it had; may be called again, and after an interrupt too."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -83,13 +83,16 @@ class Visit:
         self, weights: Mapping[str, Tensor], work: Callable[[nn.Module], Any], *, eager: bool = False
     ) -> Any:
         """What ``work`` makes of the model while these weights and buffers of its own are in place."""
-        model = unwrapped(self.model) if eager else self.model
-        with ExitStack() as inside:
-            buffers = inside.enter_context(self.moment.again())
-            inside.enter_context(self._uniform())
-            inside.enter_context(_quiet(self.model))
-            inside.enter_context(Holdings(self.model).replaced({**weights, **buffers}))
-            return work(model)
+        model, holdings = unwrapped(self.model) if eager else self.model, Holdings(self.model)
+        try:  # and no context manager: an interrupt on the way into one finds nobody who would leave it
+            with self.moment.again() as buffers, self._uniform(), _quiet(self.model):
+                holdings.replace({**weights, **buffers})
+                return work(model)
+        finally:
+            try:
+                holdings.restore()
+            finally:  # once more, if an interrupt came in the middle of it
+                holdings.restore()
 
     @contextmanager
     def _uniform(self) -> Iterator[None]:
