@@ -122,10 +122,6 @@ class ExpectedDivergence:
         return self._averaged(_joined(parts), total_product)
 
     def _fisher_of(self, visit: Visit, delta: Direction, into: LiftedSum) -> tuple[Total, Direction]:
-        here = {
-            name: weight.detach() for name, weight in zip(self.ball.names, self.ball.weights, strict=True)
-        }
-
         def product(answer: Output, pushed: Tensor, leaves: Direction) -> tuple[Total, Direction]:
             logits = self.output(answer)
             curved, count = curvature_product(self.divergence, logits, pushed, visit.inputs)
@@ -136,7 +132,7 @@ class ExpectedDivergence:
             return visit.at(weights, then, eager=True)
 
         along = dict(zip(self.ball.names, delta, strict=True))
-        return self.derivatives.beside_graph(evaluate, here, along, product)
+        return self.derivatives.beside_graph(evaluate, self.ball.here(), along, product)
 
     def _pulled_back(
         self, logits: Tensor, leaves: Direction, slope: Tensor, part: Total, into: LiftedSum

@@ -34,6 +34,15 @@ def differentiable_loss(value: Tensor, output: Output) -> None:
         )
 
 
+def outside_inference_mode(what: str, where: str) -> None:
+    """Gradients can be taken, whether or not they are switched on."""
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            f"{what}, which torch.inference_mode() rules out: {where} outside, with inputs made outside "
+            "(torch.no_grad() is no hindrance)."
+        )
+
+
 def gradients_are_on() -> None:
     """Nobody has switched gradients off around the step."""
     if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():

@@ -143,11 +143,7 @@ def local_inconsistency(
             raise ValueError(f"{name}= is of ascent={needs!r}, and ascent={ascent!r} has no use for it.")
         if number is not None:
             above_zero(name, number)
-    if torch.is_inference_mode_enabled():
-        raise RuntimeError(
-            "Measuring S takes gradients, which torch.inference_mode() rules out: call it outside, with inputs "
-            "made outside (torch.no_grad() is no hindrance)."
-        )
+    checks.outside_inference_mode("Measuring S takes gradients", "call it")
     model = Ranks.of(model).inner
     ball = Neighborhood(model, rho, params, metric, eta)
     generator = torch.Generator(ball.weights[0].device)

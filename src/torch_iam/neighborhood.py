@@ -135,6 +135,10 @@ class Neighborhood:
                     "changes: which weights delta moves was decided then."
                 )
 
+    def here(self) -> dict[str, Tensor]:
+        """The weights that may move, by name, outside of any graph."""
+        return {name: weight.detach() for name, weight in zip(self.names, self.weights, strict=True)}
+
     def zeros(self) -> Direction:
         """The direction that moves nothing."""
         return [torch.zeros_like(weight) for weight in self.weights]

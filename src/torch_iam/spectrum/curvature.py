@@ -178,11 +178,6 @@ class CurvatureOperator(Operator):
         with no_autocast(self.device):
             return self._flat(found) @ vector, count
 
-    def _here(self) -> dict[str, Tensor]:
-        return {
-            name: weight.detach() for name, weight in zip(self.ball.names, self.ball.weights, strict=True)
-        }
-
     def _flat(self, direction: Direction) -> Tensor:
         return torch.cat([part.reshape(-1).to(self.dtype) for part in direction])
 
@@ -217,11 +212,9 @@ class CurvatureOperator(Operator):
 
 def refuse_inference_mode() -> None:
     """An error where no gradient can be taken."""
-    if torch.is_inference_mode_enabled():
-        raise RuntimeError(
-            "Products with a curvature matrix take gradients, which torch.inference_mode() rules out: make the "
-            "operator and multiply outside, with inputs made outside (torch.no_grad() is no hindrance)."
-        )
+    checks.outside_inference_mode(
+        "Products with a curvature matrix take gradients", "make the operator and multiply"
+    )
 
 
 def refuse_batch_statistics(model: nn.Module, training: bool) -> None:

@@ -49,4 +49,4 @@ class EmpiricalFisherOperator(LossOperator):
                 found = torch.autograd.grad(logits, leaves, slope * along.view(rows), materialize_grads=True)
             return list(found), (terms > 0).sum().to(self.dtype)
 
-        return self.derivatives.beside_graph(part.evaluate, self._here(), tangent, outer)
+        return self.derivatives.beside_graph(part.evaluate, self.ball.here(), tangent, outer)

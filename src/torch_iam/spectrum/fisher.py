@@ -85,9 +85,9 @@ class FisherOperator(CurvatureOperator):
                 found = torch.autograd.grad(logits, leaves, curved.to(logits.dtype), materialize_grads=True)
             return list(found), count
 
-        return self.derivatives.beside_graph(part.evaluate, self._here(), tangent, pulled)
+        return self.derivatives.beside_graph(part.evaluate, self.ball.here(), tangent, pulled)
 
     def _quadratic(self, part: Part, vector: Tensor) -> tuple[Tensor, Tensor]:
-        logits, pushed = self.derivatives.pushed(part.evaluate, self._here(), self.by_name(vector))
+        logits, pushed = self.derivatives.pushed(part.evaluate, self.ball.here(), self.by_name(vector))
         curved, count = curvature_product(self.divergence, logits, pushed, part.visit.inputs)
         return (curved * pushed).sum(), count

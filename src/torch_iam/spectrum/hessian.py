@@ -157,7 +157,7 @@ class HessianOperator(LossOperator):
             with no_autocast(self.device):
                 return self._gradient(answer, part, leaves, create_graph)
 
-        found = self.derivatives.of_gradient(part.evaluate, gradient, self._here(), tangent)
+        found = self.derivatives.of_gradient(part.evaluate, gradient, self.ball.here(), tangent)
         return found, self.reduction.terms(part.targets, part.size).sum().to(self.device)
 
     def _gradient(
